@@ -1,0 +1,1 @@
+"""Measurements of accuracy of approximation, latency and memory, and their records."""

@@ -1,0 +1,1 @@
+"""From a checkpoint to a bundle: the ONNX graph, its verification, its certificate."""

@@ -1,0 +1,1 @@
+"""Locust users and load shapes against a running service."""

@@ -1,0 +1,48 @@
+"""The `longdoc` command: finds the subcommand asked for and imports only that one.
+
+Each subcommand is a module with `configure(parser)`, which declares its options, and
+`run(args)`, which does the work and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from models.errors import LongdocError
+
+#: subcommand: (module, one line of help)
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; return 0 when done, 2 for a mistake the user can mend."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    named = next((a for a in arguments if not a.startswith("-")), None)
+    parser = argparse.ArgumentParser(
+        prog="longdoc", description="Train, export and serve classifiers for long documents."
+    )
+    parser.add_argument("--version", action="version", version=f"longdoc {version('longdoc')}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (module_name, summary) in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary)
+        if name == named:  # import only what is asked for
+            module = importlib.import_module(module_name)
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except LongdocError as error:
+        print(f"longdoc {named}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"longdoc {named}: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Attention mechanisms, the classifier built from them, and what describes both."""

@@ -1,0 +1,25 @@
+"""The errors a user can mend.
+
+LongdocError            anything whose message tells the user what to change (exit code 2)
+├── ConfigError         a parameter, preset or configuration value that is not allowed
+├── ShapeError          tensors whose sizes or types do not fit together
+└── BundleError         a bundle that is damaged, incomplete, unsafe or too new
+
+Whatever is not a LongdocError is a fault of ours (exit code 1).
+"""
+
+
+class LongdocError(Exception):
+    """Base of the errors whose message tells the user what to change."""
+
+
+class ConfigError(LongdocError, ValueError):
+    """A parameter, preset or configuration value that is not allowed."""
+
+
+class ShapeError(LongdocError, ValueError):
+    """Tensors whose sizes or types do not fit together."""
+
+
+class BundleError(LongdocError):
+    """A bundle that is damaged, incomplete, unsafe or too new."""

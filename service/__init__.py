@@ -1,0 +1,1 @@
+"""The web service: `POST /classify` and what stands behind it."""

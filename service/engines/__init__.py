@@ -1,0 +1,1 @@
+"""What runs a bundle's network: ONNX Runtime, PyTorch, and a fake for tests."""

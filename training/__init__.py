@@ -1,0 +1,1 @@
+"""From labelled documents to a checkpoint: readers, tokenizer, training loop, evaluation."""
