@@ -1,0 +1,76 @@
+"""Folders that appear whole or not at all, and digests of the files in them. Free of torch."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.errors import BundleError
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a file name is one that cannot lead out of its folder on any system."""
+    return _PLAIN_NAME.fullmatch(name) is not None
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def inner_file(folder: Path, name: str) -> Path:
+    """A regular file of a folder, with links followed only as long as they stay inside."""
+    if not is_plain_name(name):
+        raise BundleError(f"{folder}: {name!r} is not a plain file name; it could leave the folder")
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BundleError(f"{path} leads out of its folder; put the file itself there")
+    if not path.is_file():
+        raise BundleError(f"{path} is missing or is not a regular file; copy the folder again")
+    return path
+
+
+def read_text(folder: Path, name: str, limit: int) -> str:
+    """A file's UTF-8 text, refused before it is read when it is longer than `limit` bytes."""
+    path = inner_file(folder, name)
+    size = path.stat().st_size
+    if size > limit:
+        raise BundleError(f"{path} has {size} bytes; at most {limit} are allowed")
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{path} is not UTF-8 text: {error}") from None
+
+
+@contextmanager
+def staged_folder(target: Path, *, marker: str) -> Iterator[Path]:
+    """A folder to write into, which takes the target's place when the block ends well.
+
+    An existing target is replaced only when it holds the file `marker` or nothing at all, so
+    that a mistyped path never costs a folder of something else.
+    """
+    if target.exists() and not _replaceable(target, marker):
+        raise BundleError(f"{target} exists and holds no {marker}; name another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    workspace = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        staged = workspace / "new"
+        staged.mkdir()
+        yield staged
+        if target.exists():
+            target.rename(workspace / "old")
+        staged.rename(target)
+    finally:
+        shutil.rmtree(workspace)
+
+
+def _replaceable(target: Path, marker: str) -> bool:
+    return target.is_dir() and ((target / marker).is_file() or not any(target.iterdir()))
