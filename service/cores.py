@@ -1,0 +1,42 @@
+"""How many cores this process may use, and how urgent one of its threads is."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def usable_cores(cgroup: Path = _CGROUP) -> int:
+    """Cores that the affinity mask and the container's quota leave to this process."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = _quota(cgroup)
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
+
+
+def _quota(cgroup: Path) -> float | None:
+    """The container's limit in cores (control groups version 2, then 1), or None."""
+    try:
+        if (cgroup / "cpu.max").exists():
+            allowed, period = (cgroup / "cpu.max").read_text().split()
+        else:
+            allowed = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text()
+            period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text()
+        return int(allowed) / int(period) if int(allowed) > 0 else None
+    except (OSError, ValueError):  # no control group, or its limit is the word "max"
+        return None
+
+
+def can_lower_priority() -> bool:
+    """Whether the operating system gives each thread a priority of its own (Linux does)."""
+    return hasattr(os, "setpriority") and hasattr(os, "sched_getaffinity")
+
+
+def lower_priority(by: int) -> None:
+    """Make the calling thread less urgent than the rest of the process."""
+    thread = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + by)

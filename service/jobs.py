@@ -1,0 +1,125 @@
+"""What the scheduler runs: tickets, jobs, and the queue that orders them.
+
+A ticket stands for one request. Its jobs are either steps (a call that runs on a lane, such as
+tokenizing) or pieces (token ids for the engine, which may share a run with others).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.engines.base import Floats, Ids
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request: when it came, whether it is bulk work, and how much it has asked for so far.
+
+    The jobs of a ticket queue one behind the other: each is ranked by the work of all that the
+    ticket submitted before it, so that a list of many short documents does not hold up another
+    caller's single one.
+    """
+
+    arrival: float
+    bulk: bool = False
+    asked: float = 0.0
+
+
+@dataclass(eq=False)
+class Job:
+    """One unit that a lane runs without a break; `future` gets its result.
+
+    work     predicted seconds of one core
+    future   cancel it to drop the job while it waits
+    """
+
+    ticket: Ticket
+    work: float
+    future: Future[Any] = field(default_factory=Future, init=False)
+    submitted: float = field(default=0.0, init=False)
+    long: bool = field(default=False, init=False)
+    taken: bool = field(default=False, init=False)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the engine must hold for it."""
+        return 0
+
+
+@dataclass(eq=False)
+class Step(Job):
+    """A call to run on a lane; the future gets what it returns."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(eq=False)
+class Piece(Job):
+    """Token ids to run through the engine; the future gets what `finish` makes of the output.
+
+    `finish` takes the piece's logits (labels,) and contributions (n, labels) or None, and runs
+    on the lane, so that the event loop never works on arrays.
+    """
+
+    ids: Ids  # (n,)
+    contributions: bool
+    finish: Callable[[Floats, Floats | None], Any]
+
+    @property
+    def tokens(self) -> int:
+        """Its length."""
+        return len(self.ids)
+
+
+class JobQueue:
+    """Waiting jobs of one tier, shortest first, aged so that none starves.
+
+    The rank is `arrival + patience × work`: a job is overtaken only by those that arrive less
+    than `patience` times its own work after it. Bulk work also lets everything pass that
+    arrives within `bulk_yield` seconds.
+    """
+
+    def __init__(self, patience: float, bulk_yield: float) -> None:
+        self.patience = patience
+        self.bulk_yield = bulk_yield
+        self._heap: list[tuple[float, int, Job]] = []
+        self._counter = itertools.count()
+
+    def push(self, job: Job) -> None:
+        """Add a job, ranked behind what its ticket asked for before."""
+        job.ticket.asked += job.work
+        rank = job.ticket.arrival + self.patience * job.ticket.asked
+        if job.ticket.bulk:
+            rank += self.bulk_yield
+        heapq.heappush(self._heap, (rank, next(self._counter), job))
+
+    def head(self) -> Job | None:
+        """The next job to run, or None; those that nobody waits for any more are dropped."""
+        while self._heap and _gone(self._heap[0][2]):
+            heapq.heappop(self._heap)
+        return self._heap[0][2] if self._heap else None
+
+    def take(self, job: Job) -> None:
+        """Take a job out; it leaves the heap when it comes to the top."""
+        job.taken = True
+
+    def waiting(self) -> Iterator[Job]:
+        """Jobs that still wait, the next one first and the others in no strict order."""
+        return (job for _, _, job in self._heap if not _gone(job))
+
+    def sweep(self) -> None:
+        """Forget what is gone, so that callers who come and leave cannot fill the memory."""
+        self._heap = [entry for entry in self._heap if not _gone(entry[2])]
+        heapq.heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+def _gone(job: Job) -> bool:
+    return job.taken or job.future.cancelled()

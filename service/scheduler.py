@@ -1,0 +1,311 @@
+"""The scheduler: decides which document runs next, on which thread, and with which others.
+
+Lanes are threads, each of which runs one group at a time on one core. There are as many fast
+lanes as cores, and as many long-document lanes whose threads have a lower priority: the
+operating system takes the core away from a long document the moment a short one needs it, and
+gives it back afterwards. Where threads have no priority, fewer lanes take long documents, so
+that one stays free for short ones.
+
+Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
+predicted seconds of work, not at a number of requests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from service.cores import lower_priority
+from service.cost import CostModel
+from service.engines.base import Engine
+from service.errors import Overloaded
+from service.jobs import Job, JobQueue, Piece, Step
+
+_SCAN = 64  # waiting jobs looked at for company
+_NICE_STEP = 1.25  # how much less of a core one step of niceness gets (Linux)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How the scheduler decides. Times are in seconds.
+
+    lanes           threads for short documents
+    long_lanes      further threads for long documents; 0 sends everything to `lanes`
+    long_nice       by how much the long lanes' priority is lowered; 0 where it cannot be
+    long_work       predicted work from which a document counts as long
+    patience        ageing: a job is overtaken for at most this many times its own work
+    bulk_yield      how long bulk work lets newer interactive work pass
+    queue_seconds   predicted wait above which requests are refused
+    group_size      most documents in one run
+    group_tokens    most tokens, padding included, in one run of several documents
+    group_below     documents of more tokens than this run alone
+    group_padding   largest share of padding in a run
+    tokens_running  most tokens in all runs at once
+    """
+
+    lanes: int = 1
+    long_lanes: int = 1
+    long_nice: int = 10
+    long_work: float = 0.1
+    patience: float = 10.0
+    bulk_yield: float = 5.0
+    queue_seconds: float = 3.0
+    group_size: int = 8
+    group_tokens: int = 4096
+    group_below: int = 0
+    group_padding: float = 0.1
+    tokens_running: int = 131_072
+
+    @property
+    def long_share(self) -> float:
+        """Share of a core that a long lane keeps while every fast lane is busy."""
+        weight = _NICE_STEP**-self.long_nice
+        return weight / (1 + weight)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened in one run, for the metrics."""
+
+    tokens: tuple[int, ...]
+    seconds: float
+    waits: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's result with the seconds it waited and ran."""
+
+    value: Any
+    queued: float
+    ran: float
+
+
+class Scheduler:
+    """Runs jobs on lanes. Thread-safe; callers wait on the jobs' futures."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        cost: CostModel,
+        policy: Policy,
+        *,
+        work_clock: Callable[[], float] = time.thread_time,
+        observe: Callable[[Run], None] = lambda _: None,
+    ) -> None:
+        self.engine, self.cost, self.policy = engine, cost, policy
+        self._work_clock, self._observe = work_clock, observe
+        self._lock = threading.Lock()
+        self._fast = _Tier(policy, self._lock)
+        self._long = _Tier(policy, self._lock)
+        self._tokens_running = 0
+        self._closed = False
+        self._last_run_failed = False
+        plan = [(self._fast, 0)] * policy.lanes + [(self._long, policy.long_nice)] * (
+            policy.long_lanes
+        )
+        self._threads = [
+            threading.Thread(target=self._lane, args=lane, name=f"lane-{index}", daemon=True)
+            for index, lane in enumerate(plan)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # What callers ask and do.
+
+    def is_long(self, work: float) -> bool:
+        """Whether a document of so much predicted work goes to the long lanes."""
+        return self.policy.long_lanes > 0 and work >= self.policy.long_work
+
+    def expected_wait(self, work: float) -> float:
+        """Predicted seconds until a document of so much work would start.
+
+        Short documents wait for short ones only. Long ones wait for the long ones before them,
+        while short ones leave them no more than their share of the cores.
+        """
+        fast, long = self._fast.backlog, self._long.backlog
+        if not self.is_long(work):
+            return fast / self.policy.lanes
+        taken_by_short = min(fast, long * (1 / self.policy.long_share - 1))
+        return (long + taken_by_short) / self.policy.long_lanes
+
+    def admit(self, work: float, patience: float) -> None:
+        """Refuse a request that the queue is too full for, or that would wait past its time."""
+        wait = self.expected_wait(work)
+        if wait > self.policy.queue_seconds:
+            raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
+        if wait > patience:
+            raise Overloaded(retry_after=wait - patience)
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; its future gets a `Done` or an error."""
+        job.submitted = time.monotonic()
+        with self._lock:
+            if self._closed:
+                job.future.cancel()
+                return
+            tier = self._long if self.is_long(job.work) else self._fast
+            tier.add(job)
+        job.future.add_done_callback(lambda _: self._settle(tier, job))
+
+    @property
+    def backlog(self) -> float:
+        """Predicted seconds of one core that are queued or running."""
+        return self._fast.backlog + self._long.backlog
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait or run."""
+        return self._fast.jobs + self._long.jobs
+
+    def healthy(self) -> bool:
+        """Whether every lane can take work and the last run succeeded."""
+        alive = all(thread.is_alive() for thread in self._threads)
+        return alive and not self._closed and not self._last_run_failed
+
+    def close(self) -> None:
+        """Drop what waits, let what runs finish, end the lanes."""
+        with self._lock:
+            self._closed = True
+            waiting = [*self._fast.queue.waiting(), *self._long.queue.waiting()]
+            self._fast.wake.notify_all()
+            self._long.wake.notify_all()
+        for job in waiting:
+            job.future.cancel()
+        for thread in self._threads:
+            thread.join()
+
+    # What a lane does.
+
+    def _lane(self, tier: _Tier, nice: int) -> None:
+        if nice:
+            lower_priority(nice)
+        while group := self._take(tier):
+            if isinstance(group[0], Step):
+                self._run_step(group[0])
+            else:
+                self._run_pieces([job for job in group if isinstance(job, Piece)])
+
+    def _take(self, tier: _Tier) -> list[Job]:
+        """Wait for the tier's next group; an empty one means that the scheduler is closed."""
+        with self._lock:
+            while not self._closed:
+                head = tier.queue.head()
+                if head is not None and self._fits(head.tokens):
+                    group = [job for job in self._group(tier, head) if _start(tier, job)]
+                    if group:
+                        self._tokens_running += sum(job.tokens for job in group)
+                        return group
+                    continue
+                tier.wake.wait()
+            return []
+
+    def _fits(self, tokens: int) -> bool:
+        running = self._tokens_running
+        return running == 0 or running + tokens <= self.policy.tokens_running
+
+    def _group(self, tier: _Tier, head: Job) -> list[Job]:
+        """The head and whoever may share its run: pieces of nearly its length."""
+        policy = self.policy
+        if not isinstance(head, Piece) or head.tokens > policy.group_below:
+            return [head]
+        group: list[Job] = [head]
+        longest = head.tokens
+        for job in itertools.islice(tier.queue.waiting(), 1, _SCAN):
+            if len(group) == policy.group_size:
+                break
+            if not isinstance(job, Piece) or job.contributions != head.contributions:
+                continue
+            longest_with = max(longest, job.tokens)
+            padded = longest_with * (len(group) + 1)
+            real = sum(member.tokens for member in group) + job.tokens
+            near = padded - real <= policy.group_padding * padded
+            if near and padded <= policy.group_tokens and longest_with <= policy.group_below:
+                group.append(job)
+                longest = longest_with
+        return group
+
+    def _run_step(self, step: Step) -> None:
+        started = time.monotonic()
+        try:
+            value = step.call()
+        except BaseException as error:  # whatever it was, the waiter must know
+            step.future.set_exception(error)
+            return
+        step.future.set_result(Done(value, started - step.submitted, time.monotonic() - started))
+
+    def _run_pieces(self, group: Sequence[Piece]) -> None:
+        started, work_before = time.monotonic(), self._work_clock()
+        lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
+        try:
+            ids = np.zeros((len(group), int(lengths.max())), dtype=np.int64)  # (batch, n)
+            for row, piece in zip(ids, group, strict=True):
+                row[: piece.tokens] = piece.ids
+            output = self.engine.run(ids, lengths, contributions=group[0].contributions)
+            work = self._work_clock() - work_before
+            values = [
+                piece.finish(
+                    output.logits[i],
+                    None if output.contributions is None else output.contributions[i, : lengths[i]],
+                )
+                for i, piece in enumerate(group)
+            ]
+        except BaseException as error:  # whatever it was, each waiter must know
+            self._last_run_failed = True
+            self._release(lengths)
+            for piece in group:
+                piece.future.set_exception(error)
+            return
+        ended = time.monotonic()
+        self._last_run_failed = False
+        if len(group) == 1:
+            self.cost.observe(int(lengths[0]), work)
+        self._release(lengths)
+        waits = tuple(started - piece.submitted for piece in group)
+        self._observe(Run(tuple(int(n) for n in lengths), ended - started, waits))
+        for piece, value, wait in zip(group, values, waits, strict=True):
+            piece.future.set_result(Done(value, wait, ended - started))
+
+    def _release(self, lengths: np.ndarray) -> None:
+        with self._lock:
+            self._tokens_running -= int(lengths.sum())
+            self._fast.wake.notify()
+            self._long.wake.notify()
+
+    def _settle(self, tier: _Tier, job: Job) -> None:
+        with self._lock:
+            tier.remove(job)
+
+
+class _Tier:
+    """A queue, its lanes' alarm clock, and the work it holds, waiting and running."""
+
+    def __init__(self, policy: Policy, lock: threading.Lock) -> None:
+        self.queue = JobQueue(policy.patience, policy.bulk_yield)
+        self.wake = threading.Condition(lock)
+        self.backlog = 0.0
+        self.jobs = 0
+
+    def add(self, job: Job) -> None:
+        self.queue.push(job)
+        self.backlog += job.work
+        self.jobs += 1
+        self.wake.notify()
+
+    def remove(self, job: Job) -> None:
+        self.jobs -= 1
+        self.backlog = self.backlog - job.work if self.jobs else 0.0
+        if len(self.queue) > 2 * self.jobs + _SCAN:
+            self.queue.sweep()
+
+
+def _start(tier: _Tier, job: Job) -> bool:
+    """Take a job for running; false when its caller has just left."""
+    tier.queue.take(job)
+    return job.future.set_running_or_notify_cancel()

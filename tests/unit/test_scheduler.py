@@ -1,0 +1,313 @@
+"""The scheduler, with an engine that only takes as long as it is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.cost import CostModel
+from service.engines.base import Floats
+from service.engines.fake import FakeEngine
+from service.errors import Overloaded
+from service.jobs import Piece, Step, Ticket
+from service.scheduler import Done, Policy, Run, Scheduler
+
+SECONDS_A_TOKEN = 1e-3
+ONE_LANE = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
+
+
+class GatedEngine(FakeEngine):
+    """Holds every run until the test opens the gate."""
+
+    def __init__(self) -> None:
+        super().__init__(seconds=self._wait)
+        self.gate = threading.Event()
+
+    def _wait(self, _batch: int, _n: int) -> float:
+        assert self.gate.wait(10)
+        return 0.0
+
+
+@contextmanager
+def running(
+    engine: FakeEngine,
+    policy: Policy,
+    observe: Callable[[Run], None] = lambda _: None,
+) -> Iterator[Scheduler]:
+    """A scheduler that is closed whatever happens."""
+    cost = CostModel([(1000, 1000 * SECONDS_A_TOKEN)])
+    scheduler = Scheduler(engine, cost, policy, work_clock=time.perf_counter, observe=observe)
+    try:
+        yield scheduler
+    finally:
+        if isinstance(engine, GatedEngine):
+            engine.gate.set()
+        scheduler.close()
+
+
+def piece(
+    tokens: int, *, arrival: float = 0.0, bulk: bool = False, ticket: Ticket | None = None
+) -> Piece:
+    """A piece of so many tokens whose result is its logits."""
+
+    def finish(logits: Floats, contributions: Floats | None) -> Any:
+        return logits.copy(), contributions
+
+    return Piece(
+        ticket or Ticket(arrival, bulk),
+        tokens * SECONDS_A_TOKEN,
+        ids=np.arange(tokens, dtype=np.int64),
+        contributions=False,
+        finish=finish,
+    )
+
+
+def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
+    """Occupy the lane, queue the pieces, let go; the lengths in the order they ran."""
+    first = piece(1)
+    scheduler.submit(first)
+    wait_until(lambda: len(engine.runs) == 1)
+    for job in waiting:
+        scheduler.submit(job)
+    engine.gate.set()
+    for job in waiting:
+        job.future.result(10)
+    return [run[0] for run in engine.runs[1:]]
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait for another thread to get there."""
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.001)
+
+
+def test_a_piece_gets_its_own_answer() -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:
+        job = piece(7)
+        scheduler.submit(job)
+        done: Done = job.future.result(10)
+    alone = FakeEngine().run(np.arange(7)[None], np.array([7])).logits[0]
+    np.testing.assert_array_equal(done.value[0], alone)
+    assert done.queued >= 0
+    assert done.ran >= 0
+
+
+def test_shortest_goes_first() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        order = finish_in_order(engine, scheduler, [piece(n) for n in (300, 20, 100, 50)])
+    assert order == [20, 50, 100, 300]
+
+
+def test_an_old_long_job_is_overtaken_only_for_a_while() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, patience=10.0)
+    old = piece(300, arrival=0.0)  # 0.3 s of work: overtaken by what arrives within 3 s
+    soon, late = piece(20, arrival=2.0), piece(10, arrival=4.0)
+    with running(engine, policy) as scheduler:
+        order = finish_in_order(engine, scheduler, [late, old, soon])
+    assert order == [20, 300, 10]
+
+
+def test_a_list_queues_behind_itself() -> None:
+    engine = GatedEngine()
+    request = Ticket(0.0)
+    documents = [piece(40 + i, ticket=request) for i in range(4)]
+    single = piece(100)
+    with running(engine, ONE_LANE) as scheduler:
+        order = finish_in_order(engine, scheduler, [*documents, single])
+    assert order == [40, 41, 100, 42, 43]
+
+
+def test_bulk_work_lets_interactive_work_pass() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, bulk_yield=5.0)
+    waiting = [piece(10, bulk=True), piece(200, arrival=1.0), piece(300, arrival=6.0)]
+    with running(engine, policy) as scheduler:
+        order = finish_in_order(engine, scheduler, waiting)
+    assert order == [200, 10, 300]
+
+
+def test_long_documents_do_not_hold_up_short_ones() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        long_ones = [piece(2000), piece(2000)]
+        for job in long_ones:
+            scheduler.submit(job)
+        wait_until(lambda: len(engine.runs) == 1)
+        scheduler.submit(piece(10))
+        wait_until(lambda: [10] in engine.runs)
+        assert engine.runs == [[2000], [10]]
+
+
+def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, group_below=200, group_size=3, group_tokens=310, group_padding=0.1)
+    seen: list[Run] = []
+    lengths = [100, 101, 102, 103, 30, 31, 250, 180, 178]
+    with running(engine, policy, seen.append) as scheduler:
+        finish_in_order(engine, scheduler, [piece(n) for n in lengths])
+    groups = [sorted(run) for run in engine.runs[1:]]
+    assert groups[0] == [30, 31]
+    assert len(groups[1]) == 3
+    assert sorted(groups[1] + groups[2]) == [100, 101, 102, 103]
+    assert groups[3:] == [[178], [180], [250]]
+    assert [list(run.tokens) for run in seen] == engine.runs
+
+
+def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, group_below=200)
+    jobs = [piece(n) for n in (30, 31)]
+    with running(engine, policy) as scheduler:
+        finish_in_order(engine, scheduler, jobs)
+    assert engine.runs[1:] == [[30, 31]]
+    for job in jobs:
+        alone = FakeEngine().run(job.ids[None], np.array([job.tokens])).logits[0]
+        np.testing.assert_allclose(job.future.result().value[0], alone, atol=1e-6)
+
+
+def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(1))
+        wait_until(lambda: len(engine.runs) == 1)
+        gone, stays = piece(50), piece(60)
+        scheduler.submit(gone)
+        scheduler.submit(stays)
+        before = scheduler.backlog
+        assert gone.future.cancel()
+        assert scheduler.backlog == pytest.approx(before - 0.05)
+        engine.gate.set()
+        stays.future.result(10)
+    assert engine.runs == [[1], [60]]
+
+
+def test_callers_who_come_and_leave_do_not_fill_the_memory() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(1))
+        wait_until(lambda: len(engine.runs) == 1)
+        for _ in range(1000):
+            job = piece(50)
+            scheduler.submit(job)
+            job.future.cancel()
+        assert len(scheduler._fast.queue) < 200
+        assert scheduler.depth == 1
+
+
+def test_a_failed_group_fails_each_of_its_waiters_and_the_lane_goes_on() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, group_below=200)
+    with running(engine, policy) as scheduler:
+        engine.fail = RuntimeError("the engine broke")
+        jobs = [piece(1), piece(30), piece(31)]
+        for job in jobs:
+            scheduler.submit(job)
+        engine.gate.set()
+        for job in jobs:
+            with pytest.raises(RuntimeError, match="broke"):
+                job.future.result(10)
+        assert not scheduler.healthy()
+        engine.fail = None
+        after = piece(5)
+        scheduler.submit(after)
+        after.future.result(10)
+        assert scheduler.healthy()
+        wait_until(lambda: scheduler.backlog == 0.0)
+
+
+def test_a_step_runs_on_a_lane_and_its_error_reaches_the_waiter() -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:
+        good = Step(Ticket(0.0), 0.01, call=lambda: threading.current_thread().name)
+        bad = Step(Ticket(0.0), 0.01, call=lambda: 1 // 0)
+        for step in (good, bad):
+            scheduler.submit(step)
+        assert good.future.result(10).value.startswith("lane-")
+        with pytest.raises(ZeroDivisionError):
+            bad.future.result(10)
+
+
+def test_admission_counts_predicted_work_not_requests() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, queue_seconds=0.5)
+    with running(engine, policy) as scheduler:
+        for _ in range(4):
+            scheduler.admit(0.1, 30.0)
+            scheduler.submit(piece(100))
+        scheduler.admit(0.1, 30.0)
+        scheduler.submit(piece(200))
+        with pytest.raises(Overloaded) as refused:
+            scheduler.admit(0.001, 30.0)
+        assert refused.value.retry_after == pytest.approx(0.6 - 0.25, abs=0.01)
+        scheduler.admit(5.0, 30.0)  # the long lane is idle
+
+
+def test_a_request_that_would_wait_past_its_time_is_refused_at_once() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(500))
+        scheduler.admit(0.1, 0.6)
+        with pytest.raises(Overloaded):
+            scheduler.admit(0.1, 0.4)
+
+
+def test_long_documents_are_told_that_short_ones_go_first() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(2000))
+        idle = scheduler.expected_wait(2.0)
+        scheduler.submit(piece(500))
+        assert scheduler.expected_wait(2.0) == pytest.approx(idle + 0.5)
+        assert scheduler.expected_wait(0.1) == pytest.approx(0.5)
+
+
+def test_tokens_in_flight_are_bounded() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, lanes=4, tokens_running=250)
+    with running(engine, policy) as scheduler:
+        jobs = [piece(100) for _ in range(4)]
+        for job in jobs:
+            scheduler.submit(job)
+        wait_until(lambda: len(engine.runs) == 2)
+        time.sleep(0.05)
+        assert engine.runs == [[100], [100]]
+        engine.gate.set()
+        for job in jobs:
+            job.future.result(10)
+        assert len(engine.runs) == 4
+
+
+def test_one_document_over_the_token_bound_still_runs() -> None:
+    with running(FakeEngine(), replace(ONE_LANE, tokens_running=10)) as scheduler:
+        job = piece(100)
+        scheduler.submit(job)
+        job.future.result(10)
+
+
+def test_closing_drops_what_waits_and_finishes_what_runs() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        runs, waits = piece(1), piece(2)
+        scheduler.submit(runs)
+        wait_until(lambda: len(engine.runs) == 1)
+        scheduler.submit(waits)
+        threading.Timer(0.05, engine.gate.set).start()
+        scheduler.close()
+        assert runs.future.result(0) is not None
+        with pytest.raises(CancelledError):
+            waits.future.result(0)
+        assert not scheduler.healthy()
+        late = piece(3)
+        scheduler.submit(late)
+        assert late.future.cancelled()
