@@ -17,6 +17,15 @@ ATTENTIONS.register(
         formula="sm(q kᵀ / √d) v",
         implementation="models.attention.softmax:SoftmaxAttention",
         cost="n²",
+        parameters=(
+            Parameter(
+                "fused",
+                "use the engine's fused kernel; false computes the n × n scores, as the papers "
+                "measured it",
+                "bool",
+                True,
+            ),
+        ),
     )
 )
 
@@ -268,7 +277,7 @@ ATTENTIONS.register(
             ),
             Parameter(
                 "sticky",
-                "sample the past where the last segment's attention fell most",
+                "sample the past where the last segment's attention fell most, not evenly",
                 "bool",
                 False,
             ),
@@ -308,7 +317,7 @@ ATTENTIONS.register(
             ),
             Parameter(
                 "global_tokens",
-                "tokens at the document's start that see and are seen by all; at most window",
+                "tokens at the document's start that see and are seen by all",
                 "int",
                 1,
                 low=0,

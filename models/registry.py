@@ -6,6 +6,7 @@ Free of torch: the service, the dashboard and the docs read these declarations a
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -64,7 +65,7 @@ class Parameter:
         if fits:
             fits = self.low is None or number >= self.low
             fits = fits and (self.high is None or number <= self.high)
-            fits = fits and number == number and (not self.odd or number % 2 == 1)
+            fits = fits and math.isfinite(number) and (not self.odd or number % 2 == 1)
         if not fits:
             raise ConfigError(f"{self.name} must be {self.allowed()}; got {given!r}")
         return int(number) if whole else float(number)

@@ -1,0 +1,147 @@
+"""∞-former: softmax attention inside segments, and the past as a continuous signal."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.attention.base import Attention
+from models.attention.masking import pad_rows, shorter
+from models.attention.signal import WIDTHS, Signal, gaussian_density, make_signal
+from models.attention.softmax import fused_softmax_attention
+from models.errors import ConfigError
+
+#: Bins of the histogram that tells where attention fell.
+BINS = 128
+#: Smallest variance of a query's look into the past.
+SMALLEST_VARIANCE = 1e-6
+
+
+class InfiniteFormerAttention(Attention):
+    """Z_T + Z_LTM: softmax in the query's segment, and E[ψ] Bᵥ over the segments before it.
+
+    The memory holds keys and values as signals over [0, 1]. It starts empty for every
+    document, and only whole segments ever enter it, since the last is read by none.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        head_dim: int,
+        *,
+        segment: int,
+        basis: int,
+        widths: str,
+        ridge: float,
+        samples: int,
+        tau: float,
+        sticky: bool,
+    ) -> None:
+        super().__init__(heads, head_dim)
+        if basis % 2:
+            raise ConfigError(f"infinite_former: basis must be even, half per width; got {basis}")
+        self.segment = segment
+        self.samples = samples
+        self.sticky = sticky
+        signal = make_signal(
+            basis=basis,
+            widths=WIDTHS[widths],
+            segment=segment,
+            samples=samples,
+            tau=tau,
+            ridge=ridge,
+        )
+        constants = {"powers": signal.powers(), **vars(signal)}
+        for name, constant in constants.items():
+            self.register_buffer(f"signal_{name}", constant.float(), persistent=False)
+        self.signal_powers: Tensor
+        self.locate = nn.Linear(basis, 1, bias=False)  # where in the past a query looks: μ
+        self.spread = nn.Linear(basis, 1, bias=False)  # and how widely: σ²
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Read segments with their past."""
+        batch, heads, n, d = q.shape
+        size = shorter(self.segment, n)  # a short document is one segment
+        segments = (n + size - 1) // size
+        missing = segments * size - n
+        q, k, v = (
+            pad_rows(x, missing).view(batch, heads, segments, size, d).transpose(1, 2)
+            for x in (q, k, v)
+        )  # (batch, segments, heads, size, d)
+        real = functional.pad(mask, (0, missing)).view(batch * segments, size)
+        short_term = fused_softmax_attention(
+            q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), real
+        ).view(batch, segments, heads, size, d)
+        signal = self._signal(q)
+        seen = torch.cat([k, v], dim=-1)  # (batch, segments, heads, size, 2 d)
+        long_term = self._sticky(q, seen, signal) if self.sticky else self._even(q, seen, signal)
+        out = (short_term + long_term).transpose(1, 2)  # (batch, heads, segments, size, d)
+        return out.reshape(batch, heads, segments * size, d)[:, :, :n]
+
+    def _even(self, q: Tensor, seen: Tensor, signal: Signal) -> Tensor:
+        """The past sampled evenly: all memories at once.
+
+        An update is linear then, B_t = keep B_{t−1} + add X_t, and the sum over the past is
+        taken by doubling its reach, until what is added has been forgotten.
+        """
+        size = seen.shape[3]
+        start = signal.fit[:, :size] @ seen[:, :1]  # (batch, 1, heads, N, 2 d)
+        memory = torch.cat([start, signal.add[:, :size] @ seen[:, 1:]], dim=1)
+        for step, power in enumerate(self.signal_powers.to(seen.dtype)):
+            memory = memory + power @ _earlier(memory, 2**step)
+        return self._read(q, _earlier(memory, 1), signal)[0]
+
+    def _sticky(self, q: Tensor, seen: Tensor, signal: Signal) -> Tensor:
+        """The past sampled where attention fell most: one memory after the other."""
+        memory = torch.zeros_like(signal.fit[:, :1] @ seen[:, 0, :, :1])  # (batch, heads, N, 2 d)
+        outputs = []
+        for segment in range(seen.shape[1]):
+            read, density = self._read(q[:, segment], memory, signal)
+            outputs.append(read)
+            if segment == 0:
+                memory = signal.fit[:, : seen.shape[3]] @ seen[:, 0]
+            else:
+                kept = signal.basis(self._where_attention_fell(density))  # (batch, S, N)
+                old = kept[:, None] @ memory  # (batch, heads, S, 2 d)
+                memory = signal.refit @ old + signal.add @ seen[:, segment]
+        return torch.stack(outputs, dim=1)
+
+    def _read(
+        self, q: Tensor, memory: Tensor, signal: Signal
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """E[ψ] Bᵥ for every query, and the normal density each query looks with."""
+        keys, values = memory[..., : self.head_dim], memory[..., self.head_dim :]
+        scores = (q * self.head_dim**-0.5) @ keys.transpose(-1, -2)  # (…, heads, size, N)
+        mean = self.locate(scores).sigmoid()  # (…, heads, size, 1)
+        variance = functional.softplus(self.spread(scores)).clamp(min=SMALLEST_VARIANCE)
+        expected = gaussian_density(mean, signal.mean, signal.variance + variance)
+        return expected @ values, (mean, variance)
+
+    def _where_attention_fell(self, density: tuple[Tensor, Tensor]) -> Tensor:
+        """Points at even quantiles of the segment's attention over the past: (batch, S)."""
+        mean, variance = (x.flatten(1)[..., None] for x in density)  # (batch, queries, 1)
+        edges = torch.linspace(0, 1, BINS + 1, dtype=mean.dtype, device=mean.device)
+        below = torch.special.ndtr((edges - mean) / variance.sqrt())  # (batch, queries, BINS + 1)
+        histogram = below.diff(dim=-1).mean(dim=1) + 1e-6  # (batch, BINS); none is empty
+        cumulative = histogram.cumsum(dim=-1)
+        cumulative = cumulative / cumulative[:, -1:]
+        quantiles = (torch.arange(self.samples, device=mean.device) + 0.5) / self.samples
+        quantiles = quantiles.to(mean.dtype).expand(len(mean), -1).contiguous()
+        upper = torch.searchsorted(cumulative, quantiles).clamp(max=BINS - 1)  # (batch, S)
+        high = cumulative.gather(1, upper)
+        width = (histogram / histogram.sum(dim=1, keepdim=True)).gather(1, upper)
+        inside = 1 - ((high - quantiles) / width).clamp(0, 1)
+        points: Tensor = (upper + inside) / BINS
+        return points
+
+    def _signal(self, like: Tensor) -> Signal:
+        """The constants in the type of the computation."""
+        names = ("mean", "variance", "fit", "keep", "add", "refit")
+        return Signal(**{name: getattr(self, f"signal_{name}").to(like.dtype) for name in names})
+
+
+def _earlier(memory: Tensor, steps: int) -> Tensor:
+    """Memories of so many segments before, zero where there were none."""
+    segments = memory.shape[1]
+    return functional.pad(memory, (0, 0, 0, 0, 0, 0, steps, 0))[:, :segments]

@@ -1,0 +1,83 @@
+"""Longformer: softmax attention inside a window, plus a few global tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.attention.base import Attention
+from models.attention.masking import masked_softmax, pad_rows, shorter
+
+
+class LongformerAttention(Attention):
+    """sm over |i − j| ≤ window and the global tokens
+
+    The document is cut into blocks of the window's size, so that a block's queries find all
+    their neighbours in the block, the one before and the one after.
+    """
+
+    half_safe = True
+
+    def __init__(self, heads: int, head_dim: int, *, window: int, global_tokens: int) -> None:
+        super().__init__(heads, head_dim)
+        self.window = window
+        self.global_tokens = global_tokens
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Local attention with the global keys, then the global queries' own attention."""
+        q = q * self.head_dim**-0.5
+        out = self._attend_locally(q, k, v, mask)
+        if self.global_tokens == 0:
+            return out
+        n = q.shape[2]
+        scores = self._globals(q) @ k.transpose(-1, -2)  # (batch, heads, g, n)
+        from_all = masked_softmax(scores, mask[:, None, None, :]) @ v  # (batch, heads, g, d)
+        is_global = torch.arange(n, device=q.device)[:, None] < self.global_tokens
+        return torch.where(is_global, pad_rows(from_all, n)[:, :, :n], out)
+
+    def _attend_locally(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        batch, heads, n, d = q.shape
+        size = shorter(self.window, n)  # a short document is one block
+        blocks = (n + size - 1) // size
+        near_k = _with_neighbours(k, size, blocks)  # (batch, heads, blocks, 3 size, d)
+        near_v = _with_neighbours(v, size, blocks)
+        keep = self._visible(mask, size, blocks)  # (batch, 1, blocks, size, 3 size)
+        padded = pad_rows(q, blocks * size - n)
+        queries = padded.view(batch, heads, blocks, size, d)
+        scores = queries @ near_k.transpose(-1, -2)  # (batch, heads, blocks, size, 3 size)
+        if self.global_tokens == 0:
+            out = masked_softmax(scores, keep) @ near_v
+        else:
+            far_k, far_v = self._globals(k)[:, :, None], self._globals(v)[:, :, None]
+            far_keep = self._globals(mask[:, None, :, None])[:, :, None, None, :, 0]
+            far_scores = queries @ far_k.transpose(-1, -2)  # (batch, heads, blocks, size, g)
+            weights = masked_softmax(
+                torch.cat([far_scores, scores], dim=-1),
+                torch.cat([far_keep.expand(-1, -1, blocks, size, -1), keep], dim=-1),
+            )
+            g = self.global_tokens
+            out = weights[..., :g] @ far_v + weights[..., g:] @ near_v
+        return out.view(batch, heads, blocks * size, d)[:, :, :n]
+
+    def _visible(self, mask: Tensor, size: int, blocks: int) -> Tensor:
+        """Which neighbours a query sees: real, inside the window and not global."""
+        positions = torch.arange(mask.shape[1], device=mask.device)
+        local = mask & (positions >= self.global_tokens)
+        near = _with_neighbours(local[:, None, :, None], size, blocks)[..., 0]
+        row = torch.arange(size, device=mask.device)[:, None]
+        column = torch.arange(3 * size, device=mask.device)[None, :]
+        inside = (row + size - column).abs() <= self.window  # (size, 3 size)
+        return near[:, :, :, None, :] & inside
+
+    def _globals(self, x: Tensor) -> Tensor:
+        """The first rows, also of a document that has fewer: (batch, heads, g, d)."""
+        return pad_rows(x, self.global_tokens)[:, :, : self.global_tokens]
+
+
+def _with_neighbours(x: Tensor, size: int, blocks: int) -> Tensor:
+    """Each block between the one before and the one after it, zeros beyond the ends."""
+    batch, heads, n, d = x.shape
+    padded = functional.pad(x, (0, 0, size, (blocks + 1) * size - n))
+    cut = padded.view(batch, heads, blocks + 2, size, d)
+    return torch.cat([cut[:, :, :-2], cut[:, :, 1:-1], cut[:, :, 2:]], dim=3)
