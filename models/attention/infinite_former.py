@@ -56,8 +56,10 @@ class InfiniteFormerAttention(Attention):
         for name, constant in constants.items():
             self.register_buffer(f"signal_{name}", constant.float(), persistent=False)
         self.signal_powers: Tensor
-        self.locate = nn.Linear(basis, 1, bias=False)  # where in the past a query looks: μ
-        self.spread = nn.Linear(basis, 1, bias=False)  # and how widely: σ²
+        self.locate = nn.Parameter(torch.empty(basis))  # where in the past a query looks: w_μ
+        self.spread = nn.Parameter(torch.empty(basis))  # and how widely: w_σ
+        for weight in (self.locate, self.spread):
+            nn.init.uniform_(weight, -(basis**-0.5), basis**-0.5)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Read segments with their past."""
@@ -87,7 +89,8 @@ class InfiniteFormerAttention(Attention):
         """
         size = seen.shape[3]
         start = signal.fit[:, :size] @ seen[:, :1]  # (batch, 1, heads, N, 2 d)
-        memory = torch.cat([start, signal.add[:, :size] @ seen[:, 1:]], dim=1)
+        is_first = torch.arange(seen.shape[1], device=seen.device)[:, None, None, None] == 0
+        memory = torch.where(is_first, start, signal.add[:, :size] @ seen)
         for step, power in enumerate(self.signal_powers.to(seen.dtype)):
             memory = memory + power @ _earlier(memory, 2**step)
         return self._read(q, _earlier(memory, 1), signal)[0]
@@ -113,8 +116,9 @@ class InfiniteFormerAttention(Attention):
         """E[ψ] Bᵥ for every query, and the normal density each query looks with."""
         keys, values = memory[..., : self.head_dim], memory[..., self.head_dim :]
         scores = (q * self.head_dim**-0.5) @ keys.transpose(-1, -2)  # (…, heads, size, N)
-        mean = self.locate(scores).sigmoid()  # (…, heads, size, 1)
-        variance = functional.softplus(self.spread(scores)).clamp(min=SMALLEST_VARIANCE)
+        mean = (scores @ self.locate.to(q.dtype))[..., None].sigmoid()  # (…, heads, size, 1)
+        variance = functional.softplus(scores @ self.spread.to(q.dtype))[..., None]
+        variance = variance.clamp(min=SMALLEST_VARIANCE)
         expected = gaussian_density(mean, signal.mean, signal.variance + variance)
         return expected @ values, (mean, variance)
 
