@@ -15,7 +15,10 @@ from importlib.metadata import version
 from models.errors import LongdocError
 
 #: subcommand: (module, one line of help)
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("service.serve_command", "Serve a bundle over HTTP"),
+    "classify": ("service.classify_command", "Classify files, folders or standard input"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

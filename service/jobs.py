@@ -16,18 +16,12 @@ from typing import Any
 from service.engines.base import Floats, Ids
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class Ticket:
-    """One request: when it came, whether it is bulk work, and how much it has asked for so far.
-
-    The jobs of a ticket queue one behind the other: each is ranked by the work of all that the
-    ticket submitted before it, so that a list of many short documents does not hold up another
-    caller's single one.
-    """
+    """One request: when it came, and whether it is bulk work."""
 
     arrival: float
     bulk: bool = False
-    asked: float = 0.0
 
 
 @dataclass(eq=False)
@@ -35,14 +29,16 @@ class Job:
     """One unit that a lane runs without a break; `future` gets its result.
 
     work     predicted seconds of one core
+    ahead    work that the same ticket asked for before it: documents of one request queue one
+             behind the other, so that a long list does not hold up another caller's single one
     future   cancel it to drop the job while it waits
     """
 
     ticket: Ticket
     work: float
+    ahead: float
     future: Future[Any] = field(default_factory=Future, init=False)
     submitted: float = field(default=0.0, init=False)
-    long: bool = field(default=False, init=False)
     taken: bool = field(default=False, init=False)
 
     @property
@@ -79,9 +75,9 @@ class Piece(Job):
 class JobQueue:
     """Waiting jobs of one tier, shortest first, aged so that none starves.
 
-    The rank is `arrival + patience × work`: a job is overtaken only by those that arrive less
-    than `patience` times its own work after it. Bulk work also lets everything pass that
-    arrives within `bulk_yield` seconds.
+    The rank is `arrival + patience × (ahead + work)`: a job is overtaken only by those that
+    arrive less than `patience` times its own work after it. Bulk work also lets everything
+    pass that arrives within `bulk_yield` seconds.
     """
 
     def __init__(self, patience: float, bulk_yield: float) -> None:
@@ -91,9 +87,8 @@ class JobQueue:
         self._counter = itertools.count()
 
     def push(self, job: Job) -> None:
-        """Add a job, ranked behind what its ticket asked for before."""
-        job.ticket.asked += job.work
-        rank = job.ticket.arrival + self.patience * job.ticket.asked
+        """Add a job."""
+        rank = job.ticket.arrival + self.patience * (job.ahead + job.work)
         if job.ticket.bulk:
             rank += self.bulk_yield
         heapq.heappush(self._heap, (rank, next(self._counter), job))

@@ -169,8 +169,8 @@ class Scheduler:
         alive = all(thread.is_alive() for thread in self._threads)
         return alive and not self._closed and not self._last_run_failed
 
-    def close(self) -> None:
-        """Drop what waits, let what runs finish, end the lanes."""
+    def close(self, timeout: float | None = None) -> bool:
+        """Drop what waits, let what runs finish, end the lanes; false when they took too long."""
         with self._lock:
             self._closed = True
             waiting = [*self._fast.queue.waiting(), *self._long.queue.waiting()]
@@ -178,8 +178,10 @@ class Scheduler:
             self._long.wake.notify_all()
         for job in waiting:
             job.future.cancel()
+        until = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
-            thread.join()
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     # What a lane does.
 

@@ -1,0 +1,188 @@
+"""What is served: a model, the engine that runs it, and all that is built around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from models.bundle import Bundle, find_bundles, load_bundle
+from models.description import TOKENIZER
+from models.errors import BundleError, ConfigError
+from models.mechanisms import ATTENTIONS
+from service.cores import can_lower_priority, usable_cores
+from service.engines.base import Engine
+from service.pipeline import Pipeline
+from service.reading import Reader
+from service.scheduler import Policy, Run, Scheduler
+from service.selftest import CANARY, SelfTest, run_self_test
+from service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the service says of the network it serves."""
+
+    name: str
+    version: str
+    task: str
+    labels: tuple[str, ...]
+    attention: str
+    attention_params: Mapping[str, Any]
+    max_tokens: int
+    vocab_size: int
+    digest: str
+    accuracy: Mapping[str, Any]
+    certificate: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model that is loaded and not yet checked; `start` checks it and opens the lanes."""
+
+    model: Model
+    engine: Engine
+    tokenizer: Tokenizer
+
+    def start(self, settings: Settings, observe: Callable[[Run], None]) -> Running:
+        """Run the self-test, fit the cost model, start the lanes."""
+        reader = Reader(self.tokenizer, self.model.max_tokens, settings.window_overlap)
+        canary = reader.read(CANARY, "truncate").ids
+        clock = work_clock(self.engine)
+        self_test, cost = run_self_test(
+            self.engine, canary, self.model.max_tokens, self.model.vocab_size, clock
+        )
+        policy = choose_policy(settings, self, self_test)
+        scheduler = Scheduler(self.engine, cost, policy, work_clock=clock, observe=observe)
+        pipeline = Pipeline(self.model.labels, reader, scheduler, self_test.bytes_per_token)
+        return Running(self, self_test, scheduler, pipeline)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A deployment whose self-test is done and whose lanes run."""
+
+    deployment: Deployment
+    self_test: SelfTest
+    scheduler: Scheduler
+    pipeline: Pipeline
+
+    def close(self, timeout: float | None = None) -> bool:
+        """End the lanes and give the engine's memory back; false when a run did not end in time."""
+        ended = self.scheduler.close(timeout)
+        if ended:
+            self.deployment.engine.close()
+        return ended
+
+
+def load_deployment(settings: Settings) -> Deployment:
+    """Find and check the bundle, and open the engine; errors say what to change."""
+    from service.engines import open_engine  # noqa: PLC0415 - the engines' libraries load slowly
+
+    bundle = find_bundle(settings)
+    engine = open_engine(
+        bundle,
+        engine=settings.engine,
+        device=settings.device,
+        precision=settings.precision,
+        threads=1,
+    )
+    try:
+        tokenizer = Tokenizer.from_file(str(bundle.file(TOKENIZER)))
+    except Exception as error:  # the library raises nothing more exact
+        raise BundleError(f"{bundle.path / TOKENIZER} is not a tokenizer: {error}") from None
+    return Deployment(describe(bundle, engine.info.precision), engine, tokenizer)
+
+
+def find_bundle(settings: Settings) -> Bundle:
+    """The bundle that the settings name, or its sibling with the attention they name."""
+    known = {path.name: path for path in find_bundles(settings.bundles)}
+    path = known.get(settings.bundle, Path(settings.bundle))
+    if not path.is_dir():
+        raise ConfigError(
+            f"there is no bundle {settings.bundle!r}: name a folder, or one of those in "
+            f"{settings.bundles}: {', '.join(known) or 'none'}"
+        )
+    bundle = load_bundle(path)
+    if settings.attention is None or settings.attention == bundle.manifest.config.attention:
+        return bundle
+    ATTENTIONS[settings.attention]
+    data_set = bundle.path.name.removesuffix(f"-{bundle.manifest.config.attention}")
+    sibling = bundle.path.with_name(f"{data_set}-{settings.attention}")
+    if not sibling.is_dir():
+        have = ", ".join(
+            p.name for p in find_bundles(bundle.path.parent) if p.name.startswith(f"{data_set}-")
+        )
+        raise ConfigError(
+            f"{data_set} has no bundle with attention {settings.attention!r}; it has: {have}"
+        )
+    return load_bundle(sibling)
+
+
+def describe(bundle: Bundle, precision: str) -> Model:
+    """What a bundle says of itself, as far as callers need it."""
+    manifest = bundle.manifest
+    graph = next((g for g in manifest.graphs if g == precision), None)
+    return Model(
+        name=manifest.name,
+        version=manifest.version,
+        task=manifest.task,
+        labels=manifest.labels,
+        attention=manifest.config.attention,
+        attention_params=manifest.config.to_dict()["attention_params"],
+        max_tokens=manifest.max_tokens,
+        vocab_size=manifest.config.vocab_size,
+        digest=bundle.digest,
+        accuracy=_scalars(manifest.evaluation),
+        certificate=_scalars(bundle.certificate(graph)) if graph else {},
+    )
+
+
+def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTest) -> Policy:
+    """The scheduler's policy for this machine, from the settings and what the self-test found."""
+    on_gpu = deployment.engine.info.device != "cpu"
+    cores = 1 if on_gpu else usable_cores()
+    prioritised = can_lower_priority() and not on_gpu
+    spare = 0 if on_gpu else (cores if prioritised else max(1, cores - 1))
+    long_lanes = spare if settings.long_lanes is None else settings.long_lanes
+    lanes = settings.lanes
+    if lanes is None:
+        lanes = cores if prioritised or on_gpu else max(1, cores - long_lanes)
+    group_below = settings.group_below
+    if not self_test.batching:
+        group_below = 0
+    elif group_below is None:
+        group_below = self_test.group_below
+    return Policy(
+        lanes=lanes,
+        long_lanes=long_lanes,
+        long_nice=settings.long_nice if prioritised else 0,
+        long_work=settings.long_seconds,
+        patience=settings.patience,
+        queue_seconds=settings.queue_seconds,
+        group_size=settings.group_size,
+        group_tokens=settings.group_tokens,
+        group_below=group_below,
+        tokens_running=settings.tokens_in_flight
+        or (lanes + long_lanes) * deployment.model.max_tokens,
+    )
+
+
+def work_clock(engine: Engine) -> Callable[[], float]:
+    """What measures a run's work: the lane's own processor time where the lane does it all."""
+    own_thread = engine.info.device == "cpu" and engine.info.engine != "fake"
+    return time.thread_time if own_thread else time.perf_counter
+
+
+def _scalars(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain figures of a report, without its tables."""
+    return {
+        name: value
+        for name, value in mapping.items()
+        if isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value))
+    }

@@ -1,0 +1,109 @@
+"""What the service counts, for Prometheus: seconds and bytes, few buckets, bounded labels."""
+
+from __future__ import annotations
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from service.engines.base import EngineInfo
+from service.scheduler import Run
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_TOKENS = (32, 128, 512, 2048, 8192, 32_768, 131_072)
+
+
+class Metrics:
+    """One registry per application, so that two applications in a process do not mix."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.requests = Counter(
+            "longdoc_requests",
+            "Requests answered, by route and status",
+            ["route", "status"],
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "longdoc_request_seconds",
+            "Time from a request's first byte to its answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.tokenize_seconds = self._seconds("tokenize", "Time spent tokenizing a request's texts")
+        self.queue_seconds = self._seconds("queue", "Time a document's run waited for a lane")
+        self.infer_seconds = self._seconds("infer", "Time of one run of the engine")
+        self.documents = self._counter("documents", "Documents answered")
+        self.tokens = self._counter("tokens", "Tokens read")
+        self.document_tokens = Histogram(
+            "longdoc_document_tokens",
+            "Tokens of a document",
+            buckets=_TOKENS,
+            registry=self.registry,
+        )
+        self.batch_size = Histogram(
+            "longdoc_batch_size",
+            "Documents in one run",
+            buckets=(1, 2, 4, 8, 16, 32),
+            registry=self.registry,
+        )
+        self.padding = self._counter("padding_tokens", "Tokens of padding that were run")
+        self.rejected = self._counter("rejected_requests", "Requests refused with 429")
+        self.truncated = self._counter("truncated_documents", "Documents whose end was not read")
+        self.windowed = self._counter("windowed_documents", "Documents read in several windows")
+        self.disconnected = self._counter(
+            "disconnected_requests", "Requests whose caller left before the answer"
+        )
+        self.queue_depth = self._gauge("queue_depth", "Jobs that wait or run")
+        self.queue_work = self._gauge(
+            "predicted_queue_seconds", "Predicted work of one core that waits or runs"
+        )
+        self.ready = self._gauge("ready", "1 when the service is ready")
+        self.engine = Gauge(
+            "longdoc_engine_info",
+            "What in truth runs the network; always 1",
+            ["engine", "device", "provider", "precision", "reason"],
+            registry=self.registry,
+        )
+
+    def show_engine(self, info: EngineInfo) -> None:
+        """Publish what runs the network, and why it was chosen."""
+        self.engine.labels(
+            info.engine, info.device, info.provider, info.precision, info.reason
+        ).set(1)
+
+    def observe_run(self, run: Run) -> None:
+        """Count one run of the engine."""
+        self.infer_seconds.observe(run.seconds)
+        self.batch_size.observe(len(run.tokens))
+        self.padding.inc(len(run.tokens) * max(run.tokens) - sum(run.tokens))
+        for wait in run.waits:
+            self.queue_seconds.observe(wait)
+
+    def text(self) -> bytes:
+        """All of it in Prometheus's text format."""
+        return generate_latest(self.registry)
+
+    def _seconds(self, name: str, meaning: str) -> Histogram:
+        return Histogram(
+            f"longdoc_{name}_seconds", meaning, buckets=_SECONDS, registry=self.registry
+        )
+
+    def _counter(self, name: str, meaning: str) -> Counter:
+        return Counter(f"longdoc_{name}", meaning, registry=self.registry)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"longdoc_{name}", meaning, registry=self.registry)

@@ -1,0 +1,311 @@
+"""The walk of a document: read, run on the lanes, merge its windows, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.cost import CostModel
+from service.engines.base import Floats
+from service.errors import DeadlinePassed, InvalidRequest, Overloaded
+from service.evidence import cut_passages, strongest, weigh
+from service.jobs import Job, Piece, Step, Ticket
+from service.reading import Overflow, Reader, Reading, Window
+from service.scheduler import Done, Scheduler
+from service.schemas import Estimate, EstimateResponse, Passage, Result, Score, Timings, Tokens
+
+_BULK_RETRY = 0.05  # seconds between a stream's looks at a full queue
+_AT_ONCE = 4  # texts or windows of one request that are queued at once, for each lane
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a request wants its texts classified."""
+
+    top_k: int | None = None
+    on_overflow: Overflow = "window"
+    evidence: int = 0
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A request's results with what they took, in seconds."""
+
+    results: list[Result]
+    tokenize: float
+    queue: float
+    infer: float
+    total: float
+
+    def timings_ms(self) -> Timings:
+        """For the response."""
+        milliseconds = [
+            round(seconds * 1000, 3)
+            for seconds in (self.tokenize, self.queue, self.infer, self.total)
+        ]
+        return Timings(
+            tokenize=milliseconds[0],
+            queue=milliseconds[1],
+            infer=milliseconds[2],
+            total=milliseconds[3],
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a window gave: its logits, and its passages' shares of them when asked for."""
+
+    logits: Floats  # (labels,)
+    shares: NDArray[np.float64] | None  # (passages, labels)
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A document on its way: its text read, and where its passages start."""
+
+    reading: Reading
+    passages: NDArray[np.int64] | None
+
+
+class Pipeline:
+    """Classifies texts with one model."""
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        reader: Reader,
+        scheduler: Scheduler,
+        bytes_per_token: float = 0.0,
+    ) -> None:
+        self.labels = list(labels)
+        self.reader = reader
+        self.scheduler = scheduler
+        self.bytes_per_token = bytes_per_token
+        self._promised = 0.0  # predicted seconds of all that is admitted and not answered
+
+    @property
+    def cost(self) -> CostModel:
+        """The scheduler's cost model."""
+        return self.scheduler.cost
+
+    async def classify(
+        self, texts: Sequence[str], options: Options, *, bulk: bool = False
+    ) -> Answer:
+        """Classify texts within the time allowed, or raise what stopped it."""
+        ticket = Ticket(time.monotonic(), bulk)
+        works = [self._work(self.reader.guess(text)) for text in texts]
+        ahead = itertools.accumulate(works, initial=0.0)
+        try:
+            async with asyncio.timeout(options.timeout), self._admitted(works, options, bulk=bulk):
+                answers = await self._all(
+                    self._classify_one,
+                    [
+                        (text, options, ticket, index, before)
+                        for index, (text, before) in enumerate(zip(texts, ahead, strict=False))
+                    ],
+                )
+        except TimeoutError:
+            raise DeadlinePassed(options.timeout) from None
+        return Answer(
+            [answer.results[0] for answer in answers],
+            sum(answer.tokenize for answer in answers),
+            sum(answer.queue for answer in answers),
+            sum(answer.infer for answer in answers),
+            time.monotonic() - ticket.arrival,
+        )
+
+    async def estimate(self, texts: Sequence[str], timeout: float) -> EstimateResponse:
+        """What classifying the texts would take, without running them."""
+        ticket = Ticket(time.monotonic())
+        try:
+            async with asyncio.timeout(timeout):
+                readings = await self._all(
+                    self._read, [(text, Options(), ticket, 0.0) for text in texts]
+                )
+        except TimeoutError:
+            raise DeadlinePassed(timeout) from None
+        estimates = []
+        for done in readings:
+            reading = done.value.reading
+            longest = max(len(window) for window in reading.windows)
+            estimates.append(
+                Estimate(
+                    tokens=reading.total,
+                    windows=len(reading.windows),
+                    seconds=self._work(reading.total),
+                    memory_bytes=round(longest * self.bytes_per_token),
+                )
+            )
+        heaviest = max(estimate.seconds for estimate in estimates)
+        lanes = self.scheduler.policy.lanes
+        wait = self.scheduler.expected_wait(heaviest)
+        spread = sum(estimate.seconds for estimate in estimates) / lanes
+        per_window = max(e.seconds / e.windows for e in estimates)
+        return EstimateResponse(
+            estimates=estimates,
+            queue_seconds=wait,
+            latency_seconds=wait + max(spread, per_window),
+            would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
+        )
+
+    @asynccontextmanager
+    async def _admitted(
+        self, works: Sequence[float], options: Options, *, bulk: bool
+    ) -> AsyncIterator[None]:
+        """Refuse what there is no room or no time for; bulk work waits for room instead."""
+        total = sum(works)
+        while True:
+            try:
+                self.scheduler.admit(max(works), options.timeout)
+                finish = (self._promised + total) / self.scheduler.policy.lanes
+                if self._promised and len(works) > 1 and finish > options.timeout:
+                    raise Overloaded(retry_after=finish - options.timeout)
+                break
+            except Overloaded:
+                if not bulk:
+                    raise
+            await asyncio.sleep(_BULK_RETRY)
+        self._promised += total
+        try:
+            yield
+        finally:
+            self._promised -= total
+
+    def _work(self, tokens: int) -> float:
+        """Predicted seconds of one core for a document of so many tokens, windows and all."""
+        windows = self.reader.window_count(tokens)
+        if windows == 1:
+            return self.cost.seconds(tokens)
+        overlapping = tokens + (windows - 1) * self.reader.overlap
+        return windows * self.cost.seconds(overlapping // windows)
+
+    async def _classify_one(
+        self, text: str, options: Options, ticket: Ticket, index: int, ahead: float
+    ) -> Answer:
+        try:
+            read = await self._read(text, options, ticket, ahead)
+        except InvalidRequest as error:
+            error.fields = [{"field": f"input.{index}", "message": str(error)}]
+            raise
+        document: _Document = read.value
+        parts = await self._all(
+            self._run,
+            [
+                (document, window, ticket, ahead + self.cost.seconds(window.start))
+                for window in document.reading.windows
+            ],
+        )
+        result = self._merge(text, document, [part.value for part in parts], options)
+        return Answer(
+            [result],
+            read.ran,
+            read.queued + sum(part.queued for part in parts),
+            sum(part.ran for part in parts),
+            0.0,
+        )
+
+    async def _read(self, text: str, options: Options, ticket: Ticket, ahead: float) -> Done:
+        """Tokenize on a lane; ranked by the whole document's work, of which it is a part."""
+
+        def call() -> _Document:
+            with_evidence = options.evidence > 0
+            reading = self.reader.read(text, options.on_overflow, offsets=with_evidence)
+            return _Document(reading, cut_passages(text) if with_evidence else None)
+
+        work = self.reader.seconds(text) + self._work(self.reader.guess(text))
+        return await self._on_lane(Step(ticket, work, ahead, call=call))
+
+    async def _run(self, document: _Document, window: Window, ticket: Ticket, ahead: float) -> Done:
+        """Run one window, and keep of its contributions only what the passages need."""
+        reading, passages = document.reading, document.passages
+
+        def finish(logits: Floats, contributions: Floats | None) -> _Part:
+            shares = None
+            if passages is not None and contributions is not None and reading.ends is not None:
+                ends = reading.ends[window.start : window.end]
+                shares = weigh(passages, ends, contributions)
+            return _Part(logits.copy(), shares)
+
+        piece = Piece(
+            ticket,
+            self.cost.seconds(len(window)),
+            ahead,
+            ids=reading.ids[window.start : window.end],
+            contributions=passages is not None,
+            finish=finish,
+        )
+        return await self._on_lane(piece)
+
+    async def _all(
+        self, call: Callable[..., Awaitable[_T]], arguments: Sequence[tuple[Any, ...]]
+    ) -> list[_T]:
+        """Wait for all, a few at a time; when one fails or the caller leaves, drop the rest."""
+        if len(arguments) == 1:
+            return [await call(*arguments[0])]
+        room = asyncio.Semaphore(_AT_ONCE * self.scheduler.policy.lanes)
+
+        async def in_turn(given: tuple[Any, ...]) -> _T:
+            async with room:
+                return await call(*given)
+
+        tasks = [asyncio.create_task(in_turn(given)) for given in arguments]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _on_lane(self, job: Job) -> Done:
+        waiting = asyncio.wrap_future(job.future)
+        self.scheduler.submit(job)
+        done: Done = await waiting
+        return done
+
+    def _merge(
+        self, text: str, document: _Document, parts: Sequence[_Part], options: Options
+    ) -> Result:
+        """One answer from all windows: the mean of their logits, weighted by their tokens."""
+        reading = document.reading
+        sizes = np.array([len(window) for window in reading.windows], dtype=np.float64)
+        weights = sizes / sizes.sum()  # (windows,)
+        logits = weights @ np.stack([part.logits for part in parts])  # (labels,)
+        scores = np.exp(logits - logits.max())
+        scores /= scores.sum()
+        order = np.argsort(-scores, kind="stable")
+        best = int(order[0])
+        passages: list[Passage] = []
+        if document.passages is not None:
+            shares = sum(
+                weight * part.shares[:, best]
+                for weight, part in zip(weights, parts, strict=True)
+                if part.shares is not None
+            )
+            for start, end, weight in strongest(
+                text, document.passages, np.asarray(shares), options.evidence
+            ):
+                passages.append(Passage(start=start, end=end, text=text[start:end], weight=weight))
+        return Result(
+            label=self.labels[best],
+            score=float(scores[best]),
+            scores=[
+                Score(label=self.labels[i], score=float(scores[i])) for i in order[: options.top_k]
+            ],
+            tokens=Tokens(
+                total=reading.total,
+                used=reading.used,
+                windows=len(reading.windows),
+                truncated=reading.truncated,
+            ),
+            evidence=passages,
+        )

@@ -1,0 +1,63 @@
+"""From errors to responses: the one place where that happens."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.body import ClientLeft
+from service.errors import InternalFault, ServiceError, UnknownPath, WrongMethod
+from service.logs import service as log
+
+CLIENT_LEFT = 499  # never sent; what the log and the metrics call a caller who hung up
+
+
+def problem_response(error: ServiceError, path: str) -> Response:
+    """A problem document; under /v2 the error object of the Open Inference Protocol."""
+    problem = error.problem()
+    if path == "/v2" or path.startswith("/v2/"):
+        body, media_type = {"error": problem["detail"]}, "application/json"
+    else:
+        body, media_type = problem, "application/problem+json"
+    return Response(
+        json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
+        status_code=problem["status"],
+        media_type=media_type,
+        headers=error.response_headers(),
+    )
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Have the framework's errors and ours answered in one form."""
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(HTTPException, _framework_error)
+    app.add_exception_handler(ClientLeft, _client_left)
+    app.add_exception_handler(Exception, _fault)
+
+
+def _service_error(request: Request, error: Exception) -> Response:
+    return problem_response(cast("ServiceError", error), request.url.path)
+
+
+def _framework_error(request: Request, error: Exception) -> Response:
+    known = cast("HTTPException", error)
+    if known.status_code == 405:
+        allowed = (known.headers or {}).get("Allow", "")
+        return problem_response(WrongMethod(request.method, allowed), request.url.path)
+    if known.status_code == 404:
+        return problem_response(UnknownPath("nothing is served at this path"), request.url.path)
+    raise error
+
+
+def _client_left(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=CLIENT_LEFT)
+
+
+def _fault(request: Request, error: Exception) -> Response:
+    log.error("a fault while answering %s", request.url.path, exc_info=error)
+    return problem_response(InternalFault(), request.url.path)

@@ -1,0 +1,220 @@
+"""What requests and responses look like. The OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from service.errors import EmptyText, InvalidRequest
+
+INPUT_NAMES = ("input", "inputs", "text")
+MOST_PASSAGES = 100
+
+_EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
+
+
+class Message(BaseModel):
+    """Base of all: no field is guessed, none is ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def _one_of_the_input_names(schema: dict[str, Any]) -> None:
+    properties = schema["properties"]
+    for name in INPUT_NAMES[1:]:
+        properties[name] = {**properties["input"], "description": "Another name for `input`."}
+    schema["required"] = [name for name in schema.get("required", []) if name != "input"]
+    if not schema["required"]:
+        del schema["required"]
+    schema["oneOf"] = [{"required": [name]} for name in INPUT_NAMES]
+
+
+class EstimateRequest(Message):
+    """Texts to estimate."""
+
+    model_config = ConfigDict(
+        json_schema_extra=_one_of_the_input_names, json_schema_mode_override="validation"
+    )
+
+    input: Annotated[
+        Annotated[str, Field(min_length=1)]
+        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)],
+        Field(description="A text, or a list of texts.", examples=[_EXAMPLE]),
+    ]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts as a list."""
+        return [self.input] if isinstance(self.input, str) else self.input
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _says_what_it_is(cls, value: object) -> object:
+        """One plain message instead of one for each type that it is not."""
+        if not isinstance(value, str | list):
+            raise ValueError("must be a text or a list of texts")
+        for index, text in enumerate(value if isinstance(value, list) else [value]):
+            if not isinstance(text, str):
+                raise ValueError(f"item {index} must be a text")
+            if not text.isascii() and not _encodable(text):
+                raise ValueError("has half of a surrogate pair, which is not a character")
+        return value
+
+
+class ClassifyRequest(EstimateRequest):
+    """Texts to classify, and how."""
+
+    top_k: Annotated[
+        int | None,
+        Field(ge=1, description="How many labels to score; all when null.", examples=[3]),
+    ] = 3
+    on_overflow: Annotated[
+        Literal["window", "truncate", "error"],
+        Field(
+            description="What to do with a text that is longer than the model reads in one "
+            "piece: read it in overlapping windows, read its beginning, or refuse it."
+        ),
+    ] = "window"
+    evidence: Annotated[
+        int,
+        Field(ge=0, le=MOST_PASSAGES, description="How many passages to return at most."),
+    ] = 0
+    timeout_ms: Annotated[
+        int | None,
+        Field(ge=1, description="Time for an answer; the service's own when null."),
+    ] = None
+
+
+class Score(Message):
+    """A label and its probability."""
+
+    label: str
+    score: float
+
+
+class Tokens(Message):
+    """What was read of a text."""
+
+    total: Annotated[int, Field(description="Tokens of the whole text.")]
+    used: Annotated[int, Field(description="Tokens that were read.")]
+    windows: Annotated[int, Field(description="Windows they were read in.")]
+    truncated: Annotated[bool, Field(description="Whether the end was left unread.")]
+
+
+class Passage(Message):
+    """A passage that speaks for the label."""
+
+    start: Annotated[int, Field(description="First character, counted in code points.")]
+    end: Annotated[int, Field(description="One past the last character.")]
+    text: str
+    weight: Annotated[float, Field(description="What the passage adds to the label's logit.")]
+
+
+class Result(Message):
+    """A text's answer."""
+
+    label: str
+    score: float
+    scores: list[Score]
+    tokens: Tokens
+    evidence: list[Passage]
+
+
+class Timings(Message):
+    """Milliseconds; the first three are summed over the request's texts."""
+
+    tokenize: float
+    queue: float
+    infer: float
+    total: float
+
+
+class ClassifyResponse(Message):
+    """The answers, in the order of the texts."""
+
+    id: str
+    model: str
+    attention: str
+    engine: str
+    results: list[Result]
+    timings_ms: Timings
+
+
+class Estimate(Message):
+    """What a text would take."""
+
+    tokens: int
+    windows: int
+    seconds: Annotated[float, Field(description="Predicted work of one core.")]
+    memory_bytes: Annotated[int, Field(description="Predicted memory of its longest run.")]
+
+
+class EstimateResponse(Message):
+    """What the request would take if it were sent now."""
+
+    estimates: list[Estimate]
+    queue_seconds: Annotated[float, Field(description="Predicted wait before it starts.")]
+    latency_seconds: Annotated[float, Field(description="Predicted time until its answer.")]
+    would_be_admitted: bool
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, str]] | None = None
+
+
+class StreamLine(ClassifyRequest):
+    """One line of a stream: a text with the caller's own id."""
+
+    id: JsonValue = None
+
+
+R = TypeVar("R", bound=EstimateRequest)
+
+
+def parse_request(kind: type[R], document: object, *, strict: bool = True) -> R:
+    """A request from decoded JSON; whatever is wrong with it becomes an InvalidRequest."""
+    if not isinstance(document, Mapping):
+        raise InvalidRequest("the body must be a JSON object")
+    given = [name for name in INPUT_NAMES if name in document]
+    if len(given) > 1:
+        raise InvalidRequest(f"give the text once, not as {' and '.join(given)}")
+    name = given[0] if given else "input"
+    values = {"input" if key == name else key: value for key, value in document.items()}
+    try:
+        request = kind.model_validate(values, strict=strict)
+    except ValidationError as error:
+        raise _invalid(error, name) from None
+    for index, text in enumerate(request.texts):
+        if not text or text.isspace():
+            where = name if isinstance(request.input, str) else f"{name}.{index}"
+            message = "the text is empty or only white space"
+            raise EmptyText(f"{where}: {message}", [{"field": where, "message": message}])
+    return request
+
+
+def _invalid(error: ValidationError, input_name: str) -> InvalidRequest:
+    fields = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False)[:20]:
+        path = [str(part) for part in problem["loc"]]
+        if path and path[0] == "input":
+            path = [input_name, *(part for part in path[1:] if part.isdigit())]
+        message = problem["msg"].removeprefix("Value error, ")
+        fields.append({"field": ".".join(path)[:200], "message": message})
+    first = fields[0]
+    return InvalidRequest(f"{first['field']}: {first['message']}", fields)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

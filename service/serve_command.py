@@ -1,0 +1,72 @@
+"""`longdoc serve`: serve a bundle over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shlex
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from service.settings import Settings, allowed, default_text, read_settings, unknown_variables
+
+if TYPE_CHECKING:
+    from service.state import Service
+
+EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare a flag for every setting."""
+    for about in fields(Settings):
+        meaning = f"{about.metadata['meaning']}: {allowed(about)} [{default_text(about)}]"
+        parser.add_argument(
+            f"--{about.name.replace('_', '-')}",
+            metavar="VALUE",
+            help=meaning.replace("%", "%%"),
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it."""
+    settings = read_settings(vars(args))
+    from service import logs  # noqa: PLC0415 - wrong settings are told before anything loads
+
+    logs.configure(settings.log_format, settings.log_level)
+    for sentence in unknown_variables():
+        logs.service.warning(sentence)
+    from service.deployment import load_deployment  # noqa: PLC0415
+    from service.server import Server, bind  # noqa: PLC0415
+    from service.state import Service  # noqa: PLC0415
+
+    with bind(settings.host, settings.port) as listening:
+        host, port = listening.getsockname()[:2]
+        service = Service(settings, load_deployment(settings))
+        service.when_ready = lambda: print(announcement(service, host, port), flush=True)
+        server = Server(service)
+        server.run(sockets=[listening])
+    logging.shutdown()
+    sys.stdout.flush()
+    if not service.closed:  # a run that outlived the drain time must not hold up the end
+        os._exit(0)
+    return 0
+
+
+def announcement(service: Service, host: str, port: int) -> str:
+    """What a person needs to know and can try."""
+    model, engine = service.deployment.model, service.deployment.engine.info
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
+    reachable = f"[{reachable}]" if ":" in reachable and "[" not in reachable else reachable
+    base = f"http://{reachable}:{port}"
+    key = " -H 'X-API-Key: YOUR-KEY'" if service.settings.api_keys else ""
+    body = shlex.quote(json.dumps({"input": EXAMPLE}))
+    return (
+        f"Longdoc is ready at {base} (documentation: {base}/docs)\n"
+        f"  model   {model.name}: {model.task} ({len(model.labels)} labels, "
+        f"{model.attention} attention, {model.max_tokens} tokens in one piece)\n"
+        f"  engine  {engine.label}, {engine.precision}: {engine.reason}\n"
+        f"  try     curl -s {base}/classify{key} -H 'Content-Type: application/json' -d {body}"
+    )
