@@ -3,7 +3,9 @@
 LongdocError            anything whose message tells the user what to change (exit code 2)
 ├── ConfigError         a parameter, preset or configuration value that is not allowed
 ├── ShapeError          tensors whose sizes or types do not fit together
-└── BundleError         a bundle that is damaged, incomplete, unsafe or too new
+├── BundleError         a bundle that is damaged, incomplete, unsafe or too new
+├── EngineError         an engine, device or precision that cannot be had here
+└── ExportError         a network that does not become a graph for any batch and length
 
 Whatever is not a LongdocError is a fault of ours (exit code 1).
 """
@@ -23,3 +25,11 @@ class ShapeError(LongdocError, ValueError):
 
 class BundleError(LongdocError):
     """A bundle that is damaged, incomplete, unsafe or too new."""
+
+
+class EngineError(LongdocError):
+    """An engine, device or precision that cannot be had here."""
+
+
+class ExportError(LongdocError):
+    """A network that does not become a graph for any batch and length."""

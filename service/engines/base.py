@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from models.config import ModelConfig
+from models.errors import ShapeError
+
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -50,7 +53,11 @@ class Output:
 
 
 class Engine(ABC):
-    """Runs batches of token ids. `run` may be called from several threads at once."""
+    """Runs batches of token ids. `run` may be called from several threads at once.
+
+    Ready when it is made, with as many threads per run as its maker asked for; a run with one
+    thread computes in the thread that calls it.
+    """
 
     info: EngineInfo
 
@@ -61,3 +68,24 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back memory and threads; the engine is not used afterwards."""
+
+
+def check_batch(ids: Ids, lengths: Ids, config: ModelConfig) -> None:
+    """Refuse what a network cannot read, before an engine fails on it in its own words."""
+    if ids.dtype != np.int64 or lengths.dtype != np.int64:
+        raise ShapeError(f"ids and lengths must be int64; got {ids.dtype} and {lengths.dtype}")
+    if ids.ndim != 2 or lengths.shape != ids.shape[:1] or ids.size == 0:
+        raise ShapeError(
+            f"ids must be (batch, n) and lengths (batch,), neither of them empty; got {ids.shape} "
+            f"and {lengths.shape}"
+        )
+    n = ids.shape[1]
+    if config.max_length is not None and n > config.max_length:
+        raise ShapeError(f"{config.attention} takes at most {config.max_length} tokens; got n={n}")
+    if lengths.min() < 1 or lengths.max() > n:
+        raise ShapeError(f"lengths must be from 1 to n={n}; got {lengths.min()} to {lengths.max()}")
+    real = ids[np.arange(n) < lengths[:, None]]
+    if real.min() < 0 or real.max() >= config.vocab_size:
+        raise ShapeError(
+            f"token ids must be from 0 to {config.vocab_size - 1}; got {real.min()} to {real.max()}"
+        )

@@ -20,7 +20,7 @@ class FakeEngine(Engine):
     def __init__(
         self,
         labels: int = 2,
-        seconds: Callable[[int, int], float] = lambda batch, n: 0.0,
+        seconds: Callable[[int, int], float] = lambda _batch, _n: 0.0,
     ) -> None:
         self.info = EngineInfo("fake", "cpu", "FakeProvider", "fp32", 1, "asked for by a test")
         self.labels = labels
@@ -40,9 +40,7 @@ class FakeEngine(Engine):
         per_token: Floats = np.sin(ids[:, :, None] * classes).astype(np.float32)
         per_token *= real[:, :, None] / np.maximum(lengths, 1)[:, None, None]
         per_token = per_token.astype(np.float32)  # (batch, n, labels)
-        return Output(
-            per_token.sum(axis=1, dtype=np.float32), per_token if contributions else None
-        )
+        return Output(per_token.sum(axis=1, dtype=np.float32), per_token if contributions else None)
 
     def close(self) -> None:
         """Remember that it was closed."""

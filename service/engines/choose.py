@@ -1,0 +1,124 @@
+"""Which engine serves a bundle, on which device, and why.
+
+ONNX Runtime where the bundle has a valid graph, else PyTorch; CUDA where it works, else the
+CPU. What is asked for by name is given or refused, never replaced. Each engine's library is
+loaded only when that engine is chosen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from models.bundle import Bundle, Precision
+from models.description import WEIGHTS
+from models.errors import BundleError, ConfigError, EngineError
+from service.engines.base import Engine
+
+ENGINES = ("auto", "onnxruntime", "torch")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def open_engine(
+    bundle: Bundle,
+    *,
+    engine: str = "auto",
+    device: str = "auto",
+    precision: Precision = "fp32",
+    threads: int = 1,
+) -> Engine:
+    """Open a bundle's engine; a choice that cannot be had raises and says what to change."""
+    for name, value, known in (("engine", engine, ENGINES), ("device", device, DEVICES)):
+        if value not in known:
+            raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+    if threads < 1:
+        raise ConfigError(f"threads must be at least 1; got {threads}")
+    fault = None if engine == "torch" else graph_fault(bundle, precision)
+    if engine == "torch":
+        return _open_torch(bundle, device, precision, threads, "asked for")
+    if fault is None:
+        why = "the bundle's graph is valid" if engine == "auto" else "asked for"
+        return _open_ort(bundle, device, precision, threads, why)
+    if engine == "onnxruntime" or precision != "fp32":
+        raise EngineError(f"{bundle.path} cannot serve {precision} from ONNX: {fault}")
+    return _open_torch(bundle, device, precision, threads, f"ONNX cannot serve it: {fault}")
+
+
+def graph_fault(bundle: Bundle, precision: Precision) -> str | None:
+    """Why a precision's graph must not serve; None when it may."""
+    graph = bundle.manifest.graphs.get(precision)
+    if graph is None:
+        known = ", ".join(bundle.manifest.graphs) or "none"
+        return f"it was not exported as {precision}, only as: {known}"
+    if not graph.valid or graph.file is None:
+        return graph.reason
+    certified = bundle.certificate(precision).get("graph_sha256")
+    if certified != bundle.manifest.files[graph.file].sha256:
+        return f"{graph.certificate} is of another graph than {graph.file}"
+    return None
+
+
+def _open_ort(bundle: Bundle, device: str, precision: Precision, threads: int, why: str) -> Engine:
+    """The graph on the device asked for; with `auto`, CUDA when the session in truth uses it."""
+    import onnxruntime  # noqa: PLC0415
+
+    from service.engines.ort import CUDA, INSTALL_CUDA, OnnxRuntimeEngine  # noqa: PLC0415
+
+    graph = bundle.manifest.graphs[precision].file
+    if graph is None:
+        raise BundleError(f"{bundle.path} has no {precision} graph")
+    path = bundle.file(graph)
+    bundle.file(WEIGHTS)
+
+    def on(device: str, reason: str) -> Engine:
+        return OnnxRuntimeEngine(
+            path,
+            bundle.manifest.config,
+            device=device,
+            precision=precision,
+            threads=threads,
+            reason=reason,
+        )
+
+    if device == "cpu":
+        return on("cpu", f"{why}; the CPU was asked for")
+    listed = CUDA in onnxruntime.get_available_providers()
+    if device == "cuda":
+        if not listed:
+            raise EngineError(f"this ONNX Runtime has no CUDA: {INSTALL_CUDA}")
+        return on("cuda", f"{why}; CUDA was asked for")
+    if not listed:
+        return on("cpu", f"{why}; this ONNX Runtime has no CUDA")
+    try:
+        return on("cuda", f"{why}; CUDA works")
+    except EngineError:
+        return on("cpu", f"{why}; CUDA is installed but does not start, so the CPU computes")
+
+
+def _open_torch(
+    bundle: Bundle, device: str, precision: Precision, threads: int, why: str
+) -> Engine:
+    if precision != "fp32":
+        raise EngineError(f"PyTorch serves fp32 only; {precision} needs --engine onnxruntime")
+    if importlib.util.find_spec("torch") is None:
+        raise EngineError(f"PyTorch is not installed ({why}): pip install 'longdoc[torch]'")
+    import torch  # noqa: PLC0415
+
+    from service.engines.pytorch import TorchEngine  # noqa: PLC0415
+
+    cuda = torch.cuda.is_available()
+    if device == "cuda" and not cuda:
+        raise EngineError(
+            "PyTorch finds no CUDA: install the CUDA driver and a CUDA build of torch, "
+            "or use --device cpu"
+        )
+    chosen = "cuda" if cuda and device != "cpu" else "cpu"
+    place = (
+        f"{device} was asked for" if device != "auto" else f"CUDA is {'' if cuda else 'not '}there"
+    )
+    return TorchEngine(
+        bundle.file(WEIGHTS),
+        bundle.manifest.config,
+        device=chosen,
+        threads=threads,
+        reason=f"{why}; {place}",
+    )

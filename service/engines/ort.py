@@ -1,0 +1,88 @@
+"""Runs a bundle's graph in ONNX Runtime, on a CPU or on CUDA. Imports no torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from models.config import ModelConfig
+from models.errors import BundleError, EngineError
+from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+INSTALL_CUDA = (
+    "install the CUDA driver and onnxruntime-gpu in place of onnxruntime, or use --device cpu"
+)
+
+_FATAL = 4  # whatever goes wrong is raised; the library need not also print it
+
+
+class OnnxRuntimeEngine(Engine):
+    """One session, shared by all threads that call `run`.
+
+    `device` is cpu or cuda; a session that in truth uses another one is refused.
+    """
+
+    def __init__(
+        self,
+        graph: Path,
+        config: ModelConfig,
+        *,
+        device: str,
+        precision: str,
+        threads: int,
+        reason: str,
+    ) -> None:
+        self._config = config
+        self._session = _open_session(graph, CUDA if device == "cuda" else CPU, threads)
+        provider = str(self._session.get_providers()[0])
+        if device == "cuda" and provider != CUDA:
+            raise EngineError(f"ONNX Runtime could not start CUDA and fell back; {INSTALL_CUDA}")
+        self.info = EngineInfo("onnxruntime", device, provider, precision, threads, reason)
+
+    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
+        """Classify; only what is asked for is computed."""
+        check_batch(ids, lengths, self._config)
+        inputs = {"ids": ids, "lengths": lengths, "explain": np.array(contributions)}
+        names = ["logits", "contributions"] if contributions else ["logits"]
+        if self.info.device == "cuda":
+            outputs = run_bound(self._session, inputs, names, "cuda")
+        else:
+            outputs = self._session.run(names, inputs)
+        return Output(outputs[0], outputs[1] if contributions else None)
+
+    def close(self) -> None:
+        """Let the session go."""
+        del self._session
+
+
+def run_bound(
+    session: ort.InferenceSession, inputs: dict[str, Any], names: list[str], device: str
+) -> list[Any]:
+    """Run with inputs and outputs bound to the device's memory; only results are copied back."""
+    binding = session.io_binding()
+    for name, value in inputs.items():
+        binding.bind_cpu_input(name, value)
+    for name in names:
+        binding.bind_output(name, device)
+    session.run_with_iobinding(binding)
+    outputs: list[Any] = binding.copy_outputs_to_cpu()
+    return outputs
+
+
+def _open_session(graph: Path, provider: str, threads: int) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = _FATAL
+    options.enable_mem_pattern = False  # patterns are kept per shape, and every length is one
+    providers = [provider] if provider == CPU else [provider, CPU]
+    try:
+        return ort.InferenceSession(graph, options, providers=providers)
+    except (ort.capi.onnxruntime_pybind11_state.Fail, ValueError) as error:
+        raise BundleError(f"ONNX Runtime cannot open {graph}: {error}") from None
