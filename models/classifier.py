@@ -41,17 +41,17 @@ class Classifier(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """Logits (batch, labels) of documents ids (batch, n), padded beyond lengths (batch,)."""
-        states, count = self._read(ids, lengths)
+        states, count = self.read(ids, lengths)
         logits: Tensor = self.head(states.sum(dim=1) / count[:, None])
         return logits
 
     def explain(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and what each token adds to each label's logit: (batch, n, labels)."""
-        states, count = self._read(ids, lengths)
+        states, count = self.read(ids, lengths)
         contributions = functional.linear(states / count[:, None, None], self.head.weight)
         return contributions.sum(dim=1) + self.head.bias, contributions
 
-    def _read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Token states (batch, n, width), zero in the padding, and token counts (batch,)."""
         self._check(ids, lengths)
         n = ids.shape[1]
@@ -111,7 +111,8 @@ class Block(nn.Module):
         attended = self.attention(q, k, v, mask).transpose(1, 2).reshape(batch, n, width)
         x = x + self.dropout(self.out(self.norm_attended(attended)))
         hidden = functional.gelu(self.expand(self.norm_2(x)))
-        return x + self.dropout(self.contract(hidden))
+        out: Tensor = x + self.dropout(self.contract(hidden))
+        return out
 
 
 class Positions(nn.Module):
