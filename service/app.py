@@ -32,6 +32,7 @@ def create_app(service: Service) -> FastAPI:
         version=version("longdoc"),
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
         middleware=[Middleware(Edge, service=service)],
     )

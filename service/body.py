@@ -6,7 +6,6 @@ import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator
-from email.message import Message as Header
 from typing import Any
 
 from starlette.requests import Request
@@ -101,12 +100,13 @@ class _Unpacker:
 
 def content_type(request: Request) -> str:
     """The content type without parameters; a character set other than UTF-8 is refused."""
-    header = Header()
-    header["content-type"] = request.headers.get("content-type", "application/json")
-    charset = header.get_content_charset("utf-8")
-    if charset not in ("utf-8", "utf8", "us-ascii"):
-        raise UnsupportedMedia("only UTF-8 is served; send the text as UTF-8")
-    return header.get_content_type()
+    media_type, *parameters = request.headers.get("content-type", "application/json").split(";")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        charset = value.strip().strip('"').lower()
+        if name.strip().lower() == "charset" and charset not in ("utf-8", "utf8", "us-ascii"):
+            raise UnsupportedMedia("only UTF-8 is served; send the text as UTF-8")
+    return media_type.strip().lower()
 
 
 def decode_text(body: bytes) -> str:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from models.bundle import Bundle, find_bundles, load_bundle
+from models.bundle import Bundle, Precision, find_bundles, load_bundle
 from models.description import TOKENIZER
 from models.errors import BundleError, ConfigError
 from models.mechanisms import ATTENTIONS
@@ -89,7 +89,7 @@ def load_deployment(settings: Settings) -> Deployment:
         bundle,
         engine=settings.engine,
         device=settings.device,
-        precision=settings.precision,
+        precision=cast("Precision", settings.precision),
         threads=1,
     )
     try:

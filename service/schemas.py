@@ -13,6 +13,8 @@ INPUT_NAMES = ("input", "inputs", "text")
 MOST_PASSAGES = 100
 
 _EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
+# That a text holds something is checked by `parse_request`, which has an error of its own for it.
+_Text = Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"})]
 
 
 class Message(BaseModel):
@@ -39,8 +41,7 @@ class EstimateRequest(Message):
     )
 
     input: Annotated[
-        Annotated[str, Field(min_length=1)]
-        | Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)],
+        _Text | Annotated[list[_Text], Field(min_length=1)],
         Field(description="A text, or a list of texts.", examples=[_EXAMPLE]),
     ]
 
