@@ -31,7 +31,7 @@ serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000
 	$(BIN)/longdoc serve
 
 test: $(VENV)/.dev ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.dev ## Check formatting and lint
 	$(BIN)/ruff format --check .

@@ -38,6 +38,6 @@ class DepthwiseConvolution(nn.Module):
         padded = functional.pad(v, (0, 0, margin, (blocks + 1) * size - n - margin))
         cut = padded.view(batch, heads, blocks + 1, size, d)
         windows = torch.cat([cut[:, :, :-1], cut[:, :, 1:, : 2 * margin]], dim=3)
-        band = self.weight[:, self.tap] * self.in_band  # (heads, size, size + 2 margin)
+        band = self.weight.to(v.dtype)[:, self.tap] * self.in_band  # (heads, size, size + 2 margin)
         out = band[None, :, None] @ windows  # (batch, heads, blocks, size, d)
         return out.view(batch, heads, blocks * size, d)[:, :, :n]

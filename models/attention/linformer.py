@@ -98,12 +98,12 @@ class LinformerAttention(Attention):
 def make_projection(
     kind: str, k: int, max_length: int, kernel_heads: int, head_dim: int
 ) -> nn.Module:
-    """The projection of that kind from at most max_length rows to at most k."""
+    """The projection of that kind from at most max_length rows to k."""
     size = -(-max_length // k)
     if kind == "linear":
         return LinearProjection(kernel_heads, k, max_length)
     if kind == "mean":
-        return MeanProjection(size)
+        return MeanProjection(k, size)
     if kind == "max":
-        return MaxProjection(size)
-    return ConvolutionProjection(kernel_heads, size, head_dim)
+        return MaxProjection(k, size)
+    return ConvolutionProjection(kernel_heads, k, size, head_dim)

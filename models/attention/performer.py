@@ -9,7 +9,11 @@ from torch import Tensor
 
 from models.attention.base import Attention
 
-EPSILON = 1e-6
+#: Added to every feature, so that no divisor vanishes. The positive features' is the published
+#: one; the hyperbolic ones were published without and get one too small to be seen.
+EPSILON = {"positive": 1e-6, "hyperbolic": 1e-9}
+#: A divisor of trigonometric features, which may have any sign, is kept this far from zero.
+SMALLEST_DIVISOR = 1e-6
 
 
 def orthogonal_features(features: int, dim: int, seed: int) -> Tensor:
@@ -29,8 +33,8 @@ def orthogonal_features(features: int, dim: int, seed: int) -> Tensor:
 class PerformerAttention(Attention):
     """φ(q) (φ(k)ᵀ v) / (φ(q) Σ φ(k)), φ random features of exp(q·k / √d)
 
-    Every exponent is at most zero: from a query's features its own largest exponent is taken
-    away, from a document's keys their largest; both cancel in the ratio.
+    Every exponent is at most zero: the largest projection of a query is taken away from its
+    own features, the largest of a document's keys from theirs; both cancel in the ratio.
     """
 
     def __init__(
@@ -56,7 +60,8 @@ class PerformerAttention(Attention):
         summary = phi_k.transpose(-1, -2) @ v  # (batch, heads, m, d)
         total = phi_k.sum(dim=2)[..., None]  # (batch, heads, m, 1)
         divisor = phi_q @ total  # (batch, heads, n, 1)
-        divisor = divisor + 2 * EPSILON * (divisor.abs() <= EPSILON)
+        if self.feature_map == "trigonometric":
+            divisor = divisor + 2 * SMALLEST_DIVISOR * (divisor.abs() <= SMALLEST_DIVISOR)
         return (phi_q @ summary) / divisor
 
     def _features(self, x: Tensor, real: Tensor, *, over_document: bool) -> Tensor:
@@ -74,7 +79,8 @@ class PerformerAttention(Attention):
         top = u.amax(dim=-1, keepdim=True)  # (batch, heads, n, 1)
         if over_document:
             top = _largest(top, real)
-        positive: Tensor = ratio * ((u - half_norm - top).clamp(max=0).exp() + EPSILON)
+        exponent = (u - half_norm - top).clamp(max=0)
+        positive: Tensor = ratio * (exponent.exp() + EPSILON[self.feature_map])
         return positive
 
 

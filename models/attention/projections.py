@@ -1,4 +1,4 @@
-"""Linformer's ways to shorten keys and values from n rows to at most k."""
+"""Linformer's ways to shorten keys and values from n rows to k."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ class LinearProjection(nn.Module):
 
 
 class WindowProjection(nn.Module):
-    """One row per window of `size` tokens; windows that hold only padding are dropped."""
+    """One row per window of `size` tokens, k in all; those that hold no token are dropped."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, k: int, size: int) -> None:
         super().__init__()
+        self.k = k
         self.size = size
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, heads, n, d) to (batch, heads, windows, d), and which hold something."""
+        """(batch, heads, n, d) to (batch, heads, k, d), and which rows hold something."""
         batch, heads, n, d = x.shape
         windows = (n + self.size - 1) // self.size
         missing = windows * self.size - n
         cut = pad_rows(x, missing).view(batch, heads, windows, self.size, d)
         real = pad_rows(mask[:, :, None].to(x.dtype), missing)  # (batch, windows * size, 1)
         real = real.view(batch, 1, windows, self.size, 1)
-        return self.reduce(cut, real), real[:, 0, :, 0, 0] > 0  # tokens come before padding
+        rows = pad_rows(self.reduce(cut, real), self.k - windows)
+        keep = pad_rows(real[:, 0, :, 0], self.k - windows)  # a window's first token tells
+        return rows, keep[:, :, 0] > 0
 
     def reduce(self, cut: Tensor, real: Tensor) -> Tensor:
         """(batch, heads, windows, size, d) to (batch, heads, windows, d)."""
@@ -66,8 +69,8 @@ class MaxProjection(WindowProjection):
 class ConvolutionProjection(WindowProjection):
     """A depthwise convolution whose kernel and stride are the window."""
 
-    def __init__(self, kernel_heads: int, size: int, head_dim: int) -> None:
-        super().__init__(size)
+    def __init__(self, kernel_heads: int, k: int, size: int, head_dim: int) -> None:
+        super().__init__(k, size)
         self.weight = nn.Parameter(torch.empty(kernel_heads, 1, size, head_dim))
         nn.init.normal_(self.weight, mean=1 / size, std=0.5 / size)
 

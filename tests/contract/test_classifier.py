@@ -1,0 +1,125 @@
+"""The classifier, with every attention: explanations, independence, weights on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.classifier import Classifier
+from models.config import ModelConfig
+from models.errors import BundleError, ShapeError
+from models.mechanisms import ATTENTIONS
+from models.weights import LARGE, load_weights, round_weights, save_weights
+
+VOCAB, LABELS = 500, 4
+
+
+def shaken_classifier(attention: str, vocab_size: int = VOCAB) -> Classifier:
+    """One whose blocks do something, as after training."""
+    torch.manual_seed(0)
+    config = ModelConfig.from_preset(
+        "lra", vocab_size=vocab_size, num_labels=LABELS, attention=attention
+    )
+    model = Classifier(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+def documents(*lengths: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(sum(lengths))
+    ids = torch.randint(VOCAB, (len(lengths), max(lengths)), generator=generator)
+    return ids, torch.tensor(lengths)
+
+
+each_attention = pytest.mark.parametrize("attention", ATTENTIONS.names())
+
+
+@each_attention
+@torch.no_grad()
+def test_contributions_sum_to_the_logit(attention: str) -> None:
+    model = shaken_classifier(attention)
+    ids, lengths = documents(900, 64, 1)
+    logits, contributions = model.explain(ids, lengths)
+    assert contributions.shape == (3, 900, LABELS)
+    summed = contributions.sum(dim=1) + model.head.bias
+    assert (summed - model(ids, lengths)).abs().max() <= 1e-4
+    assert (logits - model(ids, lengths)).abs().max() <= 1e-4
+    assert (contributions[1, 64:] == 0).all()
+
+
+@each_attention
+@torch.no_grad()
+def test_a_logit_depends_on_its_document_alone(attention: str) -> None:
+    model = shaken_classifier(attention)
+    ids, lengths = documents(700, 93, 3, 0)
+    ids[1, 93:] = 10**12  # not even a token
+    ids[2, 3:] = -1
+    together = model(ids, lengths)
+    for row, length in enumerate(lengths):
+        alone = model(ids[row : row + 1, : max(int(length), 1)], lengths[row : row + 1])
+        assert (together[row] - alone[0]).abs().max() <= 1e-5
+
+
+@each_attention
+def test_an_untrained_classifier_is_a_bag_of_tokens(attention: str) -> None:
+    config = ModelConfig.from_preset("lra", vocab_size=VOCAB, num_labels=2, attention=attention)
+    model = Classifier(config).eval()
+    ids, lengths = documents(50)
+    shuffled = ids[:, torch.randperm(50)]
+    assert torch.allclose(model(ids, lengths), model(shuffled, lengths), atol=1e-6)
+
+
+@each_attention
+def test_every_weight_learns(attention: str) -> None:
+    model = shaken_classifier(attention).train()
+    model(*documents(600, 40)).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@each_attention
+def test_weights_come_back_as_they_were_stored(attention: str, tmp_path: Path) -> None:
+    model = shaken_classifier(attention, vocab_size=LARGE // 64 + 1)  # an embedding worth halving
+    round_weights(model)
+    save_weights(model, tmp_path / "weights.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.safetensors"]
+    again = Classifier(model.config).eval()
+    load_weights(again, tmp_path / "weights.safetensors")
+    ids, lengths = documents(70)
+    assert torch.equal(model(ids, lengths), again(ids, lengths))
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    save_weights(shaken_classifier("linear"), path)
+    with pytest.raises(BundleError, match=r"weights.safetensors: embedding.weight is \(500, 64\)"):
+        load_weights(shaken_classifier("linear", vocab_size=501), path)
+    with pytest.raises(BundleError, match=r"does not fit this model: lacks \['blocks.0.attention"):
+        load_weights(shaken_classifier("performer"), path)
+    path.write_bytes(b"\x80\x04 not a tensor file")
+    with pytest.raises(BundleError, match=r"cannot read weights from weights.safetensors"):
+        load_weights(shaken_classifier("linear"), path)
+    with pytest.raises(BundleError, match="cannot read weights from absent"):
+        load_weights(shaken_classifier("linear"), tmp_path / "absent")
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    model = shaken_classifier("linear")
+    ids, lengths = documents(10, 4)
+    refused = [
+        (ids[0], lengths, r"ids must be \(batch, n\) of type torch.int64; got \(10,\)"),
+        (ids.int(), lengths, "got .* of torch.int32"),
+        (ids, lengths[:, None], r"lengths must be \(batch,\)"),
+        (ids, lengths[:1], "got 2 documents and 1 lengths"),
+        (ids, lengths + 1, "lengths must be from 0 to n=10; got 5 to 11"),
+        (ids, lengths - 5, "got -1 to 5"),
+        (ids[:, :0], lengths, "at least one token"),
+    ]
+    for wrong_ids, wrong_lengths, message in refused:
+        with pytest.raises(ShapeError, match=message):
+            model(wrong_ids, wrong_lengths)
