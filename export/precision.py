@@ -1,0 +1,83 @@
+"""Other precisions of a traced graph: fp16 for GPUs, int8 weights for CPUs."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from torch import Tensor, nn
+
+from export.trace import rename_weights, trace
+from models.classifier import Classifier
+
+
+class _HalfBlock(nn.Module):
+    """A block that computes in 16 bits between inputs and outputs of 32."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block.half()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        out: Tensor = self.block(x.half(), mask)
+        return out.float()
+
+
+def trace_fp16(model: Classifier) -> onnx.ModelProto:
+    """Export with blocks that compute in 16 bits; positions, pooling and head stay in 32.
+
+    Positions beyond 2048 and sums over a document do not fit 16 bits. A mechanism that is not
+    safe in 16 bits widens its own inputs.
+    """
+    half = Classifier(model.config)
+    half.load_state_dict(model.state_dict())
+    half.blocks = nn.ModuleList(_HalfBlock(block) for block in half.blocks)
+    traced = trace(half)
+    rename_weights(traced, lambda name: re.sub(r"^(blocks\.\d+)\.block\.", r"\1.", name))
+    return traced
+
+
+def to_int8(traced: onnx.ModelProto) -> onnx.ModelProto:
+    """Store the weights of matrix products in 8 bits; activations are rounded as they come."""
+    folded = onnx.ModelProto.FromString(traced.SerializeToString())
+    _fold_transposes(folded)
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
+        before.write_bytes(folded.SerializeToString())
+        quantize_dynamic(
+            before,
+            after,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            extra_options={"MatMulConstBOnly": True},
+        )
+        return onnx.load(after)
+
+
+def _fold_transposes(model: onnx.ModelProto) -> None:
+    """Turn the transposed weight of a product into a weight, which is what gets quantised."""
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    kept = []
+    for node in graph.node:
+        if node.op_type == "Transpose" and node.input[0] in weights:
+            order = list(node.attribute[0].ints)
+            values = numpy_helper.to_array(weights[node.input[0]]).transpose(order)
+            graph.initializer.append(
+                numpy_helper.from_array(np.ascontiguousarray(values), node.output[0])
+            )
+        else:
+            kept.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    del graph.node[:]
+    graph.node.extend(kept)
+    used = {name for node in graph.node for name in node.input}
+    left = [tensor for tensor in graph.initializer if tensor.name in used]
+    copies = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in left]
+    del graph.initializer[:]
+    graph.initializer.extend(copies)

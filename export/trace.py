@@ -1,0 +1,132 @@
+"""PyTorch to an ONNX graph that takes any batch and any length."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import onnx
+import onnx_ir
+import torch
+from onnxscript.optimizer import optimize_ir
+from torch import Tensor, nn
+from torch.nn import functional
+
+from export.fused_attention import TRANSLATIONS
+from models.classifier import Classifier
+from models.errors import ExportError
+
+OPSET = 20
+#: What goes in and comes out, each with the dimensions that must stay symbols.
+SYMBOLIC = {
+    "ids": ("batch", "tokens"),
+    "lengths": ("batch",),
+    "logits": ("batch",),
+    "contributions": ("batch", "tokens"),
+}
+#: Constants with more entries than this are not folded: weights stay as they are stored.
+LARGE_CONSTANT = 1024
+
+
+class _Traced(nn.Module):
+    """The network with its logits apart from the contributions, so that either can be had alone."""
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        states, count = self.model.read(ids, lengths)  # (batch, n, width), (batch,)
+        logits = self.model.head(states.sum(dim=1) / count[:, None])
+        shares = states / count[:, None, None]
+        return logits, functional.linear(shares, self.model.head.weight)
+
+
+def trace(model: Classifier) -> onnx.ModelProto:
+    """Export the network, its weights named as in its state; ExportError when it cannot be."""
+    # With one segment only, the exporter would take slices along segments for no-ops.
+    tokens = 3 * int(model.config.attention_params.get("segment", 128)) + 1
+    tokens = min(tokens, model.config.max_length or tokens)
+    ids = torch.zeros(3, tokens, dtype=torch.int64)
+    lengths = torch.tensor([tokens, (tokens + 1) // 2, 1])
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                _Traced(model.eval()),
+                (ids, lengths),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=["ids", "lengths"],
+                output_names=["logits", "contributions"],
+                dynamic_shapes={"ids": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}},
+                custom_translation_table=TRANSLATIONS,
+                optimize=False,
+                verbose=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            raise ExportError(f"PyTorch's exporter failed: {_innermost(error)}") from error
+        if program is None:
+            raise ExportError("PyTorch's exporter gave no program")
+        optimize_ir(program.model, should_fold=_leave_weights)
+    graph = program.model_proto
+    rename_weights(graph, lambda name: name.removeprefix("model."))
+    check_symbolic(graph)
+    return graph
+
+
+def check_symbolic(model: onnx.ModelProto) -> dict[str, list[str | int]]:
+    """The dimensions of inputs and outputs; ExportError when one that must vary is fixed."""
+    found: dict[str, list[str | int]] = {}
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name not in SYMBOLIC:
+            continue
+        shape = value.type.tensor_type.shape.dim
+        found[value.name] = [dim.dim_param or dim.dim_value for dim in shape]
+    for name, symbols in SYMBOLIC.items():
+        dims = tuple(found.get(name, ()))[: len(symbols)]
+        if dims != symbols:
+            raise ExportError(f"{name} came out as {dims}; it must be {symbols}")
+    return found
+
+
+def rename_weights(model: onnx.ModelProto, new_name: Callable[[str], str]) -> None:
+    """Give the graph's weights other names, wherever they are used."""
+    renamed = {weight.name: new_name(weight.name) for weight in model.graph.initializer}
+    for weight in model.graph.initializer:
+        weight.name = renamed[weight.name]
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = renamed.get(name, name)
+
+
+def _leave_weights(node: onnx_ir.Node) -> bool | None:
+    """The optimiser's question whether to fold a node: not with weights, else as it likes."""
+    for value in node.inputs:
+        constant = value.const_value if value is not None and value.is_initializer() else None
+        if constant is not None and constant.size > LARGE_CONSTANT:
+            return False
+    return None
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter tells of what it does in logs and warnings; what counts is checked instead."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
