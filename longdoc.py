@@ -16,6 +16,7 @@ from models.errors import LongdocError
 
 #: subcommand: (module, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
+    "attentions": ("models.catalogue", "List the attention mechanisms and their parameters."),
     "serve": ("service.serve_command", "Serve a bundle over HTTP"),
     "classify": ("service.classify_command", "Classify files, folders or standard input"),
 }
