@@ -48,12 +48,17 @@ async def read_body(request: Request, service: Service) -> bytes:
     return b"".join(parts)
 
 
-async def body_chunks(request: Request) -> AsyncIterator[bytes]:
-    """The body as it arrives, unpacked in small steps."""
+def is_gzipped(request: Request) -> bool:
+    """Whether the body must be unpacked; an encoding that is not served is refused."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedMedia(f"content encoding {encoding[:40]!r} is not served; gzip is")
-    unpacker = None if encoding == "identity" else _Unpacker()
+    return encoding != "identity"
+
+
+async def body_chunks(request: Request) -> AsyncIterator[bytes]:
+    """The body as it arrives, unpacked in small steps."""
+    unpacker = _Unpacker() if is_gzipped(request) else None
     more = True
     while more:
         message = await request.receive()

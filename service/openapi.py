@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
+from pydantic import BaseModel
+
 from service.errors import STATUSES
-from service.schemas import ClassifyRequest, EstimateRequest, Problem
+from service.schemas import ClassifyRequest, ErrorObject, EstimateRequest, Problem
 
 _TEXT = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
-
-_GZIP = {
-    "name": "Content-Encoding",
-    "in": "header",
-    "description": "How the body is packed.",
-    "schema": {"type": "string", "enum": ["identity", "gzip"]},
-}
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problem documents for these statuses."""
+    return _errors(statuses, "application/problem+json", Problem)
+
+
+def error_objects(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The Open Inference Protocol's error objects for these statuses."""
+    return _errors(statuses, "application/json", ErrorObject)
+
+
+def _errors(
+    statuses: Iterable[int], media_type: str, model: type[BaseModel]
+) -> dict[int | str, dict[str, Any]]:
     meanings: dict[int, list[str]] = {}
     for status, _, title in STATUSES.values():
         meanings.setdefault(status, []).append(title)
+    content = {media_type: {"schema": schema_of(model)}}
     return {
-        status: {
-            "description": "; ".join(meanings[status]),
-            "model": Problem,
-            "content": {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            },
-        }
+        status: {"description": "; ".join(meanings[status]), "content": content}
         for status in statuses
     }
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """A model's JSON schema with every reference replaced by what it refers to."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolved(part: Any) -> Any:
+        if isinstance(part, list):
+            return [resolved(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return resolved(definitions[part["$ref"].rsplit("/", 1)[1]])
+        return {key: resolved(value) for key, value in part.items()}
+
+    whole: dict[str, Any] = resolved(schema)
+    return whole
+
+
+def json_body(model: type[BaseModel], example: dict[str, Any]) -> dict[str, Any]:
+    """A JSON body as a model has it, with an example."""
+    content = {"schema": schema_of(model), "example": example}
+    return {"requestBody": {"required": True, "content": {"application/json": content}}}
 
 
 def plain(meaning: str) -> dict[int | str, dict[str, Any]]:
@@ -42,7 +68,7 @@ def plain(meaning: str) -> dict[int | str, dict[str, Any]]:
 
 
 def _body(model: type[EstimateRequest], examples: dict[str, Any]) -> dict[str, Any]:
-    schema = model.model_json_schema()
+    schema = schema_of(model)
     named = {name: {"value": value} for name, value in examples.items()}
     return {
         "requestBody": {
@@ -52,18 +78,17 @@ def _body(model: type[EstimateRequest], examples: dict[str, Any]) -> dict[str, A
                 "text/plain": {"schema": {"type": "string", "minLength": 1}, "example": _TEXT},
             },
         },
-        "parameters": [_GZIP],
     }
 
 
 def _options() -> list[dict[str, Any]]:
-    """The options of a plain text, which stand in the query."""
+    """The options as query parameters, for plain texts above all."""
     properties = copy.deepcopy(ClassifyRequest.model_json_schema()["properties"])
     return [
         {
             "name": name,
             "in": "query",
-            "description": properties[name]["description"] + " For text/plain bodies only.",
+            "description": properties[name]["description"] + " The body's own value wins.",
             "schema": _without_null(properties[name]),
         }
         for name in ("top_k", "on_overflow", "evidence", "timeout_ms")
@@ -84,7 +109,7 @@ CLASSIFY = _body(
         "several texts": {"input": [_TEXT, "Another text."], "top_k": 1},
     },
 )
-CLASSIFY["parameters"] += _options()
+CLASSIFY["parameters"] = _options()
 
 ESTIMATE = _body(EstimateRequest, {"one text": {"input": _TEXT}})
 
@@ -98,26 +123,10 @@ STREAM = {
             }
         },
     },
-    "parameters": [_GZIP],
     "responses": {
         "200": {
             "description": "One result or one error a line, in the order of the lines.",
             "content": {"application/x-ndjson": {"schema": {"type": "string"}}},
         }
     },
-}
-
-INFER: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object"},
-                "example": {
-                    "inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [_TEXT]}]
-                },
-            }
-        },
-    },
-    "parameters": [_GZIP],
 }

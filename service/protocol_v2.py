@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from service.body import content_type, decode_json, decode_text, read_body
 from service.errors import (
@@ -24,7 +24,7 @@ from service.errors import (
     UnknownPath,
     UnsupportedMedia,
 )
-from service.openapi import INFER, plain
+from service.openapi import error_objects, json_body, plain
 from service.pipeline import Options
 from service.routes import note_answer, service_of
 from service.state import Service
@@ -44,7 +44,7 @@ class _Tolerant(BaseModel):
 class InputTensor(_Tolerant):
     """A tensor of texts."""
 
-    name: str
+    name: Literal["text"]
     shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=2)]
     datatype: Literal["BYTES"]
     parameters: dict[str, Any] = {}
@@ -65,26 +65,35 @@ class InferRequest(_Tolerant):
     outputs: list[OutputName] | None = None
 
 
-@router.get("")
+_EXAMPLE = {
+    "inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["A text to classify."]}]
+}
+
+
+@router.get("", responses=error_objects(401, 503))
 async def server(_request: Request) -> dict[str, Any]:
     """What serves."""
     return {"name": "longdoc", "version": version("longdoc"), "extensions": []}
 
 
-@router.get("/health/live", responses=plain("The process lives."))
+@router.get("/health/live", response_class=PlainTextResponse, responses=plain("The process lives."))
 async def live() -> Response:
     """Whether the process lives."""
-    return Response()
+    return PlainTextResponse("live\n")
 
 
-@router.get("/health/ready", responses=plain("The service takes work."))
+@router.get(
+    "/health/ready",
+    response_class=PlainTextResponse,
+    responses={**plain("The service takes work."), **error_objects(503)},
+)
 async def ready(request: Request) -> Response:
     """Whether the service takes work."""
     service_of(request).check_ready()
-    return Response()
+    return PlainTextResponse("ready\n")
 
 
-@router.get("/models/{name}")
+@router.get("/models/{name}", responses=error_objects(401, 404, 503))
 async def model(name: str, request: Request) -> dict[str, Any]:
     """What the model takes and gives."""
     service = _service_with(name, request)
@@ -101,14 +110,22 @@ async def model(name: str, request: Request) -> dict[str, Any]:
     }
 
 
-@router.get("/models/{name}/ready", responses=plain("The model takes work."))
+@router.get(
+    "/models/{name}/ready",
+    response_class=PlainTextResponse,
+    responses={**plain("The model takes work."), **error_objects(401, 404, 503)},
+)
 async def model_ready(name: str, request: Request) -> Response:
     """Whether the model takes work."""
     _service_with(name, request).check_ready()
-    return Response()
+    return PlainTextResponse("ready\n")
 
 
-@router.post("/models/{name}/infer", openapi_extra=INFER)
+@router.post(
+    "/models/{name}/infer",
+    openapi_extra=json_body(InferRequest, _EXAMPLE),
+    responses=error_objects(400, 401, 404, 408, 413, 415, 422, 429, 503, 504),
+)
 async def infer(name: str, request: Request) -> dict[str, Any]:
     """Classify the texts of a BYTES tensor."""
     service = _service_with(name, request)
@@ -175,8 +192,6 @@ def _parse(body: bytes, json_length: str | None) -> tuple[InferRequest, list[str
         place = ".".join(str(part) for part in first["loc"]) or "the body"
         raise InvalidRequest(f"{place}: {first['msg']}") from None
     tensor = wanted.inputs[0]
-    if tensor.name != "text":
-        raise InvalidRequest("the input must be called 'text'")
     if tensor.data is not None:
         texts = [_text(item) for item in _flat(tensor.data)]
     else:

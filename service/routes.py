@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from service.body import content_type, decode_json, decode_text, read_body
 from service.errors import InvalidRequest, UnsupportedMedia
@@ -39,7 +39,7 @@ router = APIRouter()
 async def classify(request: Request) -> Response:
     """Classify one text or several.
 
-    Takes JSON, or a plain text whose options stand in the query; either may be gzipped.
+    Takes JSON or a plain text, gzipped or not; options may also stand in the query.
     """
     service = service_of(request)
     wanted = await _read_request(request, ClassifyRequest)
@@ -77,7 +77,12 @@ async def estimate(request: Request) -> Response:
     return Response(found.model_dump_json(), media_type="application/json")
 
 
-@router.get("/healthz", responses=plain("The process lives."), tags=["operation"])
+@router.get(
+    "/healthz",
+    response_class=PlainTextResponse,
+    responses=plain("The process lives."),
+    tags=["operation"],
+)
 async def healthz() -> Response:
     """Whether the process lives."""
     return Response("ok\n", media_type="text/plain")
@@ -85,6 +90,7 @@ async def healthz() -> Response:
 
 @router.get(
     "/readyz",
+    response_class=PlainTextResponse,
     responses={**plain("The service takes work."), **responses(503)},
     tags=["operation"],
 )
@@ -94,7 +100,12 @@ async def readyz(request: Request) -> Response:
     return Response("ready\n", media_type="text/plain")
 
 
-@router.get("/metrics", responses=plain("Prometheus's text format."), tags=["operation"])
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses=plain("Prometheus's text format."),
+    tags=["operation"],
+)
 async def metrics(request: Request) -> Response:
     """Figures for Prometheus."""
     service = service_of(request)
@@ -211,15 +222,21 @@ async def _read_request(request: Request, kind: type[R]) -> R:
             f"content type {media_type[:80]!r} is not served; send application/json or text/plain"
         )
     body = await read_body(request, service_of(request))
-    if media_type == "application/json":
-        return parse_request(kind, decode_json(body))
-    options = {name: _number(value) for name, value in request.query_params.items()}
-    return parse_request(kind, {**options, "input": decode_text(body)})
+    query = _query(request)
+    if media_type == "text/plain":
+        return parse_request(kind, {**query, "input": decode_text(body)})
+    document = decode_json(body)
+    if query and isinstance(document, dict):
+        document = query | document
+    return parse_request(kind, document)
 
 
-def _number(value: str) -> str | int | None:
-    """A query parameter as JSON would have it."""
-    if value == "null":
-        return None
-    digits = value.removeprefix("-")
-    return int(value) if digits.isascii() and digits.isdigit() and len(value) < 20 else value
+def _query(request: Request) -> dict[str, str | int]:
+    """The options in the query, as JSON would have them."""
+    options: dict[str, str | int] = {}
+    for name, value in request.query_params.multi_items():
+        if name in options:
+            raise InvalidRequest(f"option {name[:80]!r} is given twice in the query")
+        whole = len(value) < 20 and value.isascii() and value.removeprefix("-").isdigit()
+        options[name] = int(value) if whole else value
+    return options

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+)
 
 from service.errors import EmptyText, InvalidRequest
 
@@ -15,6 +23,14 @@ MOST_PASSAGES = 100
 _EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
 # That a text holds something is checked by `parse_request`, which has an error of its own for it.
 _Text = Annotated[str, Field(json_schema_extra={"minLength": 1, "pattern": r"\S"})]
+
+
+def _whole(value: object) -> object:
+    """JSON has no whole numbers of their own: 3.0 is 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 class Message(BaseModel):
@@ -68,8 +84,8 @@ class ClassifyRequest(EstimateRequest):
     """Texts to classify, and how."""
 
     top_k: Annotated[
-        int | None,
-        Field(ge=1, description="How many labels to score; all when null.", examples=[3]),
+        _Positive | None,
+        Field(description="How many labels to score; all when null.", examples=[3]),
     ] = 3
     on_overflow: Annotated[
         Literal["window", "truncate", "error"],
@@ -81,10 +97,11 @@ class ClassifyRequest(EstimateRequest):
     evidence: Annotated[
         int,
         Field(ge=0, le=MOST_PASSAGES, description="How many passages to return at most."),
+        BeforeValidator(_whole),
     ] = 0
     timeout_ms: Annotated[
-        int | None,
-        Field(ge=1, description="Time for an answer; the service's own when null."),
+        _Positive | None,
+        Field(description="Time for an answer; the service's own when null."),
     ] = None
 
 
@@ -169,6 +186,12 @@ class Problem(BaseModel):
     status: int
     detail: str
     errors: list[dict[str, str]] | None = None
+
+
+class ErrorObject(BaseModel):
+    """An error in the Open Inference Protocol."""
+
+    error: str
 
 
 class StreamLine(ClassifyRequest):

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.body import ClientLeft, body_chunks, content_type, decode_json
+from service.body import ClientLeft, body_chunks, content_type, decode_json, is_gzipped
 from service.errors import (
     BodyTooLarge,
     InternalFault,
@@ -53,6 +53,7 @@ async def classify_stream(request: Request) -> Response:
     service = service_of(request)
     if content_type(request) not in MEDIA_TYPES:
         raise UnsupportedMedia(f"send {MEDIA_TYPES[0]}: one JSON object a line")
+    is_gzipped(request)  # refused now rather than in the first line
     most = _IN_FLIGHT * service.running.scheduler.policy.lanes
     return _LineResponse(_answers(request, service, most))
 
