@@ -53,17 +53,16 @@ def running(
         scheduler.close()
 
 
-def piece(
-    tokens: int, *, arrival: float = 0.0, bulk: bool = False, ticket: Ticket | None = None
-) -> Piece:
+def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float = 0.0) -> Piece:
     """A piece of so many tokens whose result is its logits."""
 
     def finish(logits: Floats, contributions: Floats | None) -> Any:
         return logits.copy(), contributions
 
     return Piece(
-        ticket or Ticket(arrival, bulk),
+        Ticket(arrival, bulk),
         tokens * SECONDS_A_TOKEN,
+        ahead,
         ids=np.arange(tokens, dtype=np.int64),
         contributions=False,
         finish=finish,
@@ -121,8 +120,7 @@ def test_an_old_long_job_is_overtaken_only_for_a_while() -> None:
 
 def test_a_list_queues_behind_itself() -> None:
     engine = GatedEngine()
-    request = Ticket(0.0)
-    documents = [piece(40 + i, ticket=request) for i in range(4)]
+    documents = [piece(40 + i, ahead=0.04 * i) for i in range(4)]
     single = piece(100)
     with running(engine, ONE_LANE) as scheduler:
         order = finish_in_order(engine, scheduler, [*documents, single])
@@ -229,8 +227,8 @@ def test_a_failed_group_fails_each_of_its_waiters_and_the_lane_goes_on() -> None
 
 def test_a_step_runs_on_a_lane_and_its_error_reaches_the_waiter() -> None:
     with running(FakeEngine(), ONE_LANE) as scheduler:
-        good = Step(Ticket(0.0), 0.01, call=lambda: threading.current_thread().name)
-        bad = Step(Ticket(0.0), 0.01, call=lambda: 1 // 0)
+        good = Step(Ticket(0.0), 0.01, 0.0, call=lambda: threading.current_thread().name)
+        bad = Step(Ticket(0.0), 0.01, 0.0, call=lambda: 1 // 0)
         for step in (good, bad):
             scheduler.submit(step)
         assert good.future.result(10).value.startswith("lane-")
