@@ -56,7 +56,11 @@ class Classifier(nn.Module):
         self._check(ids, lengths)
         n = ids.shape[1]
         mask = torch.arange(n, device=ids.device) < lengths[:, None]  # (batch, n)
-        x = self.embedding(ids.masked_fill(~mask, 0))  # (batch, n, width)
+        ids = ids.masked_fill(~mask, 0)
+        x = self.embedding(ids)  # (batch, n, width)
+        if self.config.damp_repeats:
+            weights = repetition_weights(ids, mask, self.config.vocab_size)  # (batch, n)
+            x = x * weights[:, :, None].to(x.dtype)
         x = self.dropout(x + self.positions(n))
         for block in self.blocks:
             x = block(x, mask)
@@ -113,6 +117,18 @@ class Block(nn.Module):
         hidden = functional.gelu(self.expand(self.norm_2(x)))
         out: Tensor = x + self.dropout(self.contract(hidden))
         return out
+
+
+def repetition_weights(ids: Tensor, mask: Tensor, vocab_size: int) -> Tensor:
+    """(1 + log c) / c for a token that stands c times in its document, scaled to a mean of 1.
+
+    What is said ten times then counts as much as about three single words, not ten: (batch, n).
+    """
+    real = mask.float()
+    histogram = real.new_zeros(ids.shape[0], vocab_size).scatter_add(1, ids, real)
+    count = histogram.gather(1, ids).clamp(min=1)  # (batch, n)
+    weights = (1 + count.log()) / count * real
+    return weights * (real.sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6))[:, None]
 
 
 class Positions(nn.Module):

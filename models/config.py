@@ -35,6 +35,7 @@ class ModelConfig:
     hidden             size of a block's feed-forward layer
     heads              attention heads; must divide width
     dropout            share of activations dropped while training
+    damp_repeats       weigh a token that stands c times in a document by (1 + log c) / c
     """
 
     vocab_size: int
@@ -46,6 +47,7 @@ class ModelConfig:
     hidden: int = 256
     heads: int = 2
     dropout: float = 0.1
+    damp_repeats: bool = False
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -60,6 +62,8 @@ class ModelConfig:
             raise ConfigError(f"width must be even; got {self.width}")
         if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout must be from 0 to below 1; got {self.dropout!r}")
+        if not isinstance(self.damp_repeats, bool):
+            raise ConfigError(f"damp_repeats must be true or false; got {self.damp_repeats!r}")
         if not isinstance(self.attention_params, Mapping):
             raise ConfigError(
                 f"attention_params must be an object; got {type(self.attention_params).__name__}"

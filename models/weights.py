@@ -1,6 +1,6 @@
 """Weights on disk: safetensors only, nothing that runs when it is loaded.
 
-Large tensors are stored as float16, which halves a bundle. `round_weights` brings a model to
+Matrices are stored as float16, which halves a bundle. `round_weights` brings a model to
 exactly what will be stored, so that what is evaluated is what is shipped.
 """
 
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from models.errors import BundleError
 
 #: Tensors with at least this many entries are stored as float16.
-LARGE = 100_000
+LARGE = 10_000
 
 
 def round_weights(model: nn.Module) -> None:
-    """Round the large tensors in place to what float16 can hold."""
+    """Round the matrices in place to what float16 can hold."""
     with torch.no_grad():
         for tensor in model.state_dict().values():
             if _stored_short(tensor):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from models.classifier import Classifier
+from models.classifier import Classifier, repetition_weights
 from models.config import ModelConfig
 from models.errors import BundleError, ShapeError
 from models.mechanisms import ATTENTIONS
@@ -17,11 +18,17 @@ from models.weights import LARGE, load_weights, round_weights, save_weights
 VOCAB, LABELS = 500, 4
 
 
-def shaken_classifier(attention: str, vocab_size: int = VOCAB) -> Classifier:
+def shaken_classifier(
+    attention: str, vocab_size: int = VOCAB, damp_repeats: bool = True
+) -> Classifier:
     """One whose blocks do something, as after training."""
     torch.manual_seed(0)
     config = ModelConfig.from_preset(
-        "lra", vocab_size=vocab_size, num_labels=LABELS, attention=attention
+        "lra",
+        vocab_size=vocab_size,
+        num_labels=LABELS,
+        attention=attention,
+        damp_repeats=damp_repeats,
     )
     model = Classifier(config).eval()
     for parameter in model.parameters():
@@ -92,6 +99,16 @@ def test_weights_come_back_as_they_were_stored(attention: str, tmp_path: Path) -
     load_weights(again, tmp_path / "weights.safetensors")
     ids, lengths = documents(70)
     assert torch.equal(model(ids, lengths), again(ids, lengths))
+
+
+@torch.no_grad()
+def test_repetitions_count_less() -> None:
+    ids = torch.tensor([[7, 7, 7, 9, 5, 5]])
+    weights = repetition_weights(ids, torch.tensor([[True] * 4 + [False] * 2]), VOCAB)[0]
+    three = (1 + math.log(3)) / 3
+    scale = 4 / (1 + 3 * three)
+    wanted = torch.tensor([three, three, three, 1, 0, 0]) * scale
+    assert torch.allclose(weights, wanted, atol=1e-6)
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_the_long_range_arena_model_is_a_preset() -> None:
         ({"width": 100, "heads": 3}, "heads must divide width; got 3 heads and width 100"),
         ({"width": 99, "heads": 3}, "width must be even"),
         ({"dropout": 1.0}, "dropout must be from 0 to below 1"),
+        ({"damp_repeats": 1}, "damp_repeats must be true or false; got 1"),
         ({"attention": "sofmax"}, "unknown attention 'sofmax'"),
         ({"attention_params": [1]}, "attention_params must be an object; got list"),
         ({"attention_params": {"q": 1}}, "linear has no parameter 'q'; it has: none"),
