@@ -18,6 +18,9 @@ from models.errors import LongdocError
 COMMANDS: dict[str, tuple[str, str]] = {
     "attentions": ("models.catalogue", "List the attention mechanisms and their parameters."),
     "serve": ("service.serve_command", "Serve a bundle over HTTP"),
+    "export": ("export.command", "Export checkpoints to bundles, with certificates"),
+    "verify": ("export.verify_command", "Measure a bundle's certificates again on this machine"),
+    "bundles": ("export.bundles_command", "List the bundles there are"),
     "classify": ("service.classify_command", "Classify files, folders or standard input"),
 }
 

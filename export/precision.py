@@ -44,11 +44,10 @@ def trace_fp16(model: Classifier) -> onnx.ModelProto:
 
 def to_int8(traced: onnx.ModelProto) -> onnx.ModelProto:
     """Store the weights of matrix products in 8 bits; activations are rounded as they come."""
-    folded = onnx.ModelProto.FromString(traced.SerializeToString())
-    _fold_transposes(folded)
+    _fold_transposes(traced)
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
-        before.write_bytes(folded.SerializeToString())
+        before.write_bytes(traced.SerializeToString())
         quantize_dynamic(
             before,
             after,
@@ -57,7 +56,8 @@ def to_int8(traced: onnx.ModelProto) -> onnx.ModelProto:
             weight_type=QuantType.QInt8,
             extra_options={"MatMulConstBOnly": True},
         )
-        return onnx.load(after)
+        quantised: onnx.ModelProto = onnx.load(after)
+        return quantised
 
 
 def _fold_transposes(model: onnx.ModelProto) -> None:

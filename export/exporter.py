@@ -1,0 +1,136 @@
+"""From a checkpoint to a bundle: graphs, certificates, manifest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from export.certificate import certify, file_names, refuse
+from export.documents import Documents, read_documents
+from export.explain import explain_on_request
+from export.precision import to_int8, trace_fp16
+from export.trace import trace
+from export.weights_file import share_weights
+from models.bundle import MANIFEST, Bundle, Graph, Precision, load_bundle, seal_bundle
+from models.checkpoint import Checkpoint, read_checkpoint
+from models.classifier import Classifier
+from models.description import CARD, TOKENIZER, WEIGHTS
+from models.errors import ExportError
+from models.files import staged_folder
+from models.weights import load_weights, save_weights
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+
+
+def export(
+    source: Path,
+    target: Path,
+    *,
+    bundle_version: str,
+    precisions: Sequence[Precision] = PRECISIONS,
+    held_out: Path | None = None,
+    report: Callable[[str], None],
+) -> Bundle:
+    """Write a checkpoint's bundle; it appears whole, and replaces only an earlier bundle.
+
+    A precision that cannot be exported or certified is named in the manifest as not valid.
+    """
+    checkpoint = read_checkpoint(source)
+    model = Classifier(checkpoint.config).eval()
+    load_weights(model, source / WEIGHTS)
+    documents = read_documents(held_out, source / TOKENIZER, checkpoint.max_tokens)
+    with staged_folder(target, marker=MANIFEST) as folder:
+        for file in (TOKENIZER, CARD, *(picture.name for picture in source.glob("*.png"))):
+            shutil.copyfile(source / file, folder / file)
+        save_weights(model, folder / WEIGHTS)
+        (folder / WEIGHTS).chmod(0o644)
+        load_weights(model, folder / WEIGHTS)  # what is stored may be rounded: export that
+        graphs = _write_graphs(folder, checkpoint, model, precisions, documents, report)
+        seal_bundle(
+            folder,
+            checkpoint,
+            version=bundle_version,
+            provenance={"training": checkpoint.training, "longdoc": version("longdoc")},
+            graphs=graphs,
+        )
+    return load_bundle(target)
+
+
+def _write_graphs(
+    folder: Path,
+    checkpoint: Checkpoint,
+    model: Classifier,
+    precisions: Sequence[Precision],
+    documents: Documents,
+    report: Callable[[str], None],
+) -> dict[Precision, Graph]:
+    graphs: dict[Precision, Graph] = {}
+    traced = onnx.ModelProto()
+    for precision in sorted({"fp32", *precisions}, key=PRECISIONS.index):
+        name, certificate_name = file_names(precision)
+        report(f"{precision}: export")
+        try:
+            if precision == "fp32":
+                traced = trace(model)
+            elif not graphs["fp32"].valid:
+                raise ExportError("the fp32 graph is not valid")
+            write_graph(_in_precision(precision, traced, model), folder / name)
+            report(f"{precision}: certify")
+            certificate = certify(folder, checkpoint, precision, documents)
+        except ExportError as error:
+            certificate = refuse(precision, str(error))
+        valid, reason = certificate["valid"], certificate["reason"]
+        if not valid:
+            (folder / name).unlink(missing_ok=True)
+        write_certificate(certificate, folder / certificate_name)
+        graphs[precision] = Graph(
+            file=name if valid else None, certificate=certificate_name, valid=valid, reason=reason
+        )
+        report(f"{precision}: {'valid' if valid else 'not valid'}, {reason}")
+    return graphs
+
+
+def _in_precision(
+    precision: Precision, traced: onnx.ModelProto, model: Classifier
+) -> onnx.ModelProto:
+    if precision == "fp16":
+        return trace_fp16(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(traced)
+    return to_int8(copy) if precision == "int8" else copy
+
+
+def write_graph(model: onnx.ModelProto, path: Path) -> None:
+    """Finish a traced graph and write it beside its weights file."""
+    explain_on_request(model)
+    share_weights(model, path.with_name(WEIGHTS))
+    _strip(model)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def write_certificate(certificate: dict[str, Any], path: Path) -> None:
+    """Write a certificate as JSON."""
+    text = json.dumps(certificate, indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _strip(model: onnx.ModelProto) -> None:
+    """Leave out what the tracer noted of source files and intermediate shapes."""
+    graphs = [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        del graph.value_info[:]
+        del graph.metadata_props[:]
+        for value in (*graph.input, *graph.output, *graph.initializer):
+            del value.metadata_props[:]
+        for node in graph.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+            graphs.extend(a.g for a in node.attribute if a.HasField("g"))
+    del model.metadata_props[:]
