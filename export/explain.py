@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-#: The input that asks for contributions; false when it is left out.
+#: The input that asks for contributions: a single truth value.
 EXPLAIN = "explain"
 
 
@@ -46,7 +46,6 @@ def explain_on_request(model: onnx.ModelProto) -> None:
     del graph.node[:]
     graph.node.extend([*(nodes[index] for index in sorted(shared)), branch])
     graph.input.append(helper.make_tensor_value_info(EXPLAIN, TensorProto.BOOL, ()))
-    graph.initializer.append(numpy_helper.from_array(np.array(False), EXPLAIN))
 
 
 def _needed_for(nodes: list[onnx.NodeProto], output: str) -> set[int]:

@@ -44,6 +44,7 @@ def small_checkpoint(folder: Path, attention: str = "linear", **params: Any) -> 
         num_labels=len(LABELS),
         attention=attention,
         attention_params=params,
+        layers=1,
         width=16,
         hidden=32,
     )

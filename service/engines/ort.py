@@ -18,6 +18,15 @@ INSTALL_CUDA = (
     "install the CUDA driver and onnxruntime-gpu in place of onnxruntime, or use --device cpu"
 )
 
+_faults = ort.capi.onnxruntime_pybind11_state
+_CANNOT_OPEN = (
+    _faults.Fail,
+    _faults.InvalidGraph,
+    _faults.InvalidProtobuf,
+    _faults.NoSuchFile,
+    _faults.NotImplemented,
+    _faults.RuntimeException,
+)
 _FATAL = 4  # whatever goes wrong is raised; the library need not also print it
 
 
@@ -84,5 +93,5 @@ def _open_session(graph: Path, provider: str, threads: int) -> ort.InferenceSess
     providers = [provider] if provider == CPU else [provider, CPU]
     try:
         return ort.InferenceSession(graph, options, providers=providers)
-    except (ort.capi.onnxruntime_pybind11_state.Fail, ValueError) as error:
+    except _CANNOT_OPEN as error:
         raise BundleError(f"ONNX Runtime cannot open {graph}: {error}") from None
