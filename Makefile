@@ -1,5 +1,4 @@
-# `make` alone lists what there is. Everything lives in .venv; nothing is installed elsewhere
-# except Debian packages that scripts/system-packages says are missing.
+# `make` alone lists what there is. Everything lives in .venv.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -27,8 +26,8 @@ $(VENV)/.dev: $(FILES) | $(BIN)/python
 
 setup: $(VENV)/.dev ## Create .venv with everything for development
 
-serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000
-	$(BIN)/longdoc serve
+serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000 (ATTENTION=performer chooses another)
+	$(BIN)/longdoc serve $(if $(ATTENTION),--attention $(ATTENTION))
 
 test: $(VENV)/.dev ## Run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
