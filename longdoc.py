@@ -21,7 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export.command", "Export checkpoints to bundles, with certificates"),
     "verify": ("export.verify_command", "Measure a bundle's certificates again on this machine"),
     "bundles": ("export.bundles_command", "List the bundles there are"),
+    "bench": ("benchmarks.bench_command", "Measure time and memory against document length"),
     "classify": ("service.classify_command", "Classify files, folders or standard input"),
+    "train": ("training.train_command", "Train a classifier from labelled documents"),
+    "evaluate": ("training.evaluate_command", "Evaluate a checkpoint or bundle on labelled documents"),
 }
 
 

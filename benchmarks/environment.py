@@ -1,0 +1,120 @@
+"""What machine this is and what runs on it: stored beside every figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from benchmarks.records import Environment
+
+_CGROUP = Path("/sys/fs/cgroup")
+_PACKAGES = ("longdoc", "numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tokenizers")
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def describe_environment() -> Environment:
+    """This machine, its limits, and the versions in use."""
+    return Environment(
+        cpu=_cpu(),
+        cores=_cores(),
+        memory_bytes=_memory("MemTotal") or 0,
+        gpu=_gpu(),
+        container_cores=_container_cores(),
+        container_memory_bytes=_container_number("memory.max", "memory/memory.limit_in_bytes"),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        versions={"python": platform.python_version(), **_versions()},
+        commit=_commit(),
+    )
+
+
+def available_memory() -> int:
+    """Bytes that a process may still take, by the machine and by the container's limit."""
+    free = _memory("MemAvailable") or 4 << 30
+    limit = _container_number("memory.max", "memory/memory.limit_in_bytes")
+    used = _container_number("memory.current", "memory/memory.usage_in_bytes")
+    if limit is not None and used is not None:
+        free = min(free, max(0, limit - used))
+    return free
+
+
+def load_average() -> float:
+    """How many processes wanted to run, on average, in the last minute."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
+
+
+def _cpu() -> str:
+    for line in _read(Path("/proc/cpuinfo")).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _memory(field: str) -> int | None:
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _gpu() -> str | None:
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    return _first_line(query)
+
+
+def _commit() -> str | None:
+    commit = _first_line(["git", "-C", str(_ROOT), "rev-parse", "HEAD"])
+    if commit is None:
+        return None
+    changed = _first_line(["git", "-C", str(_ROOT), "status", "--porcelain", "-uno"])
+    return commit + (" with changes" if changed else "")
+
+
+def _first_line(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(done.stdout.splitlines()), None)
+
+
+def _container_cores() -> float | None:
+    quota = _read(_CGROUP / "cpu.max").split()
+    if len(quota) == 2 and quota[0].isdigit():
+        return int(quota[0]) / int(quota[1])
+    allowed = _read(_CGROUP / "cpu/cpu.cfs_quota_us").strip()
+    period = _read(_CGROUP / "cpu/cpu.cfs_period_us").strip()
+    return int(allowed) / int(period) if allowed.isdigit() and period.isdigit() else None
+
+
+def _container_number(*names: str) -> int | None:
+    """A control group's figure (version 2's file, then version 1's); None when unlimited."""
+    for name in names:
+        text = _read(_CGROUP / name).strip()
+        if text.isdigit() and int(text) < 1 << 60:
+            return int(text)
+    return None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
