@@ -101,11 +101,9 @@ def _open_torch(
         raise EngineError(f"PyTorch serves fp32 only; {precision} needs --engine onnxruntime")
     if importlib.util.find_spec("torch") is None:
         raise EngineError(f"PyTorch is not installed ({why}): pip install 'longdoc[torch]'")
-    import torch  # noqa: PLC0415
+    from service.engines.pytorch import TorchEngine, cuda_works  # noqa: PLC0415
 
-    from service.engines.pytorch import TorchEngine  # noqa: PLC0415
-
-    cuda = torch.cuda.is_available()
+    cuda = cuda_works()
     if device == "cuda" and not cuda:
         raise EngineError(
             "PyTorch finds no CUDA: install the CUDA driver and a CUDA build of torch, "

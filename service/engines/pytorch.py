@@ -12,6 +12,11 @@ from models.weights import load_weights
 from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
 
 
+def cuda_works() -> bool:
+    """Whether PyTorch finds a CUDA device that it can use."""
+    return torch.cuda.is_available()
+
+
 class TorchEngine(Engine):
     """The network itself, with the bundle's weights. PyTorch's threads are the whole process's."""
 
