@@ -164,6 +164,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         long_nice=settings.long_nice if prioritised else 0,
         long_work=settings.long_seconds,
         patience=settings.patience,
+        overtake=settings.overtake_seconds,
         queue_seconds=settings.queue_seconds,
         group_size=settings.group_size,
         group_tokens=settings.group_tokens,

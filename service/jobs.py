@@ -39,7 +39,9 @@ class Job:
     ahead: float
     future: Future[Any] = field(default_factory=Future, init=False)
     submitted: float = field(default=0.0, init=False)
+    waited: float = field(default=0.0, init=False)
     taken: bool = field(default=False, init=False)
+    settled: bool = field(default=False, init=False)
 
     @property
     def tokens(self) -> int:
@@ -49,7 +51,11 @@ class Job:
 
 @dataclass(eq=False)
 class Step(Job):
-    """A call to run on a lane; the future gets what it returns."""
+    """A call to run on a lane; the future gets what it returns.
+
+    When that is a piece, the piece is queued in the step's place, and the future gets the
+    piece's result: a document is tokenized and then run without a detour.
+    """
 
     call: Callable[[], Any]
 
@@ -75,20 +81,23 @@ class Piece(Job):
 class JobQueue:
     """Waiting jobs of one tier, shortest first, aged so that none starves.
 
-    The rank is `arrival + patience × (ahead + work)`: a job is overtaken only by those that
-    arrive less than `patience` times its own work after it. Bulk work also lets everything
-    pass that arrives within `bulk_yield` seconds.
+    A job's rank is its arrival plus `patience` times its work, but at most `overtake` seconds:
+    only those pass it that arrive that much later. A request's further documents rank behind
+    its earlier ones in the same way, and bulk work lets everything pass that arrives within
+    `bulk_yield` seconds.
     """
 
-    def __init__(self, patience: float, bulk_yield: float) -> None:
+    def __init__(self, patience: float, overtake: float, bulk_yield: float) -> None:
         self.patience = patience
+        self.overtake = overtake
         self.bulk_yield = bulk_yield
         self._heap: list[tuple[float, int, Job]] = []
         self._counter = itertools.count()
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        rank = job.ticket.arrival + self.patience * (job.ahead + job.work)
+        rank = job.ticket.arrival + min(self.patience * job.work, self.overtake)
+        rank += self.patience * job.ahead
         if job.ticket.bulk:
             rank += self.bulk_yield
         heapq.heappush(self._heap, (rank, next(self._counter), job))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import random
 import re
-import secrets
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -39,7 +39,7 @@ class Edge:
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
-        request_id = given if _SAFE_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id = given if _SAFE_ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
         record = RequestRecord(request_id, time.monotonic())
         scope.setdefault("state", {})["record"] = record
         exchange = _Exchange(receive, send, headers, record.id, self.service.settings.body_seconds)

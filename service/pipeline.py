@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,9 +45,9 @@ class Answer:
 
     results: list[Result]
     tokenize: float
-    queue: float
-    infer: float
-    total: float
+    queue: float = 0.0
+    infer: float = 0.0
+    total: float = 0.0
 
     def timings_ms(self) -> Timings:
         """For the response."""
@@ -63,19 +64,22 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class _Document:
+    """A document that is read: where its passages start, and what reading took."""
+
+    text: str
+    options: Options
+    reading: Reading
+    passages: NDArray[np.int64] | None
+    seconds: float
+
+
+@dataclass(frozen=True)
 class _Part:
     """What a window gave: its logits, and its passages' shares of them when asked for."""
 
     logits: Floats  # (labels,)
     shares: NDArray[np.float64] | None  # (passages, labels)
-
-
-@dataclass(frozen=True)
-class _Document:
-    """A document on its way: its text read, and where its passages start."""
-
-    reading: Reading
-    passages: NDArray[np.int64] | None
 
 
 class Pipeline:
@@ -130,14 +134,12 @@ class Pipeline:
         ticket = Ticket(time.monotonic())
         try:
             async with asyncio.timeout(timeout):
-                readings = await self._all(
-                    self._read, [(text, Options(), ticket, 0.0) for text in texts]
-                )
+                documents = await self._all(self._read_only, [(text, ticket) for text in texts])
         except TimeoutError:
             raise DeadlinePassed(timeout) from None
         estimates = []
-        for done in readings:
-            reading = done.value.reading
+        for document in documents:
+            reading = document.reading
             longest = max(len(window) for window in reading.windows)
             estimates.append(
                 Estimate(
@@ -158,6 +160,13 @@ class Pipeline:
             latency_seconds=wait + max(spread, per_window),
             would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
         )
+
+    async def _read_only(self, text: str, ticket: Ticket) -> _Document:
+        call = functools.partial(self._read, text, Options())
+        document: _Document = (
+            await self._on_lane(Step(ticket, self.reader.seconds(text), 0.0, call=call))
+        ).value
+        return document
 
     @asynccontextmanager
     async def _admitted(
@@ -193,51 +202,77 @@ class Pipeline:
     async def _classify_one(
         self, text: str, options: Options, ticket: Ticket, index: int, ahead: float
     ) -> Answer:
+        work = self.reader.seconds(text) + self._work(self.reader.guess(text))
+        step = Step(
+            ticket, work, ahead, call=lambda: self._read_and_go_on(text, options, ticket, ahead)
+        )
         try:
-            read = await self._read(text, options, ticket, ahead)
+            done = await self._on_lane(step)
         except InvalidRequest as error:
             error.fields = [{"field": f"input.{index}", "message": str(error)}]
             raise
-        document: _Document = read.value
+        if isinstance(done.value, Answer):
+            return replace(done.value, queue=done.queued, infer=done.ran)
+        document: _Document = done.value
         parts = await self._all(
-            self._run,
+            self._run_window,
             [
                 (document, window, ticket, ahead + self.cost.seconds(window.start))
                 for window in document.reading.windows
             ],
         )
-        result = self._merge(text, document, [part.value for part in parts], options)
         return Answer(
-            [result],
-            read.ran,
-            read.queued + sum(part.queued for part in parts),
+            [self._merge(document, [part.value for part in parts])],
+            document.seconds,
+            done.queued + sum(part.queued for part in parts),
             sum(part.ran for part in parts),
-            0.0,
         )
 
-    async def _read(self, text: str, options: Options, ticket: Ticket, ahead: float) -> Done:
-        """Tokenize on a lane; ranked by the whole document's work, of which it is a part."""
+    def _read(self, text: str, options: Options) -> _Document:
+        """Tokenize, and find the passages when evidence is wanted."""
+        started = time.monotonic()
+        with_evidence = options.evidence > 0
+        reading = self.reader.read(text, options.on_overflow, offsets=with_evidence)
+        passages = cut_passages(text) if with_evidence else None
+        return _Document(text, options, reading, passages, time.monotonic() - started)
 
-        def call() -> _Document:
-            with_evidence = options.evidence > 0
-            reading = self.reader.read(text, options.on_overflow, offsets=with_evidence)
-            return _Document(reading, cut_passages(text) if with_evidence else None)
+    def _read_and_go_on(
+        self, text: str, options: Options, ticket: Ticket, ahead: float
+    ) -> Piece | _Document:
+        """Read; a document of one window goes on at once as the piece that answers it."""
+        document = self._read(text, options)
+        if len(document.reading.windows) > 1:
+            return document
 
-        work = self.reader.seconds(text) + self._work(self.reader.guess(text))
-        return await self._on_lane(Step(ticket, work, ahead, call=call))
+        def answer(part: _Part) -> Answer:
+            return Answer([self._merge(document, [part])], document.seconds)
 
-    async def _run(self, document: _Document, window: Window, ticket: Ticket, ahead: float) -> Done:
-        """Run one window, and keep of its contributions only what the passages need."""
+        return self._piece(document, document.reading.windows[0], ticket, ahead, answer)
+
+    async def _run_window(
+        self, document: _Document, window: Window, ticket: Ticket, ahead: float
+    ) -> Done:
+        return await self._on_lane(self._piece(document, window, ticket, ahead, lambda part: part))
+
+    def _piece(
+        self,
+        document: _Document,
+        window: Window,
+        ticket: Ticket,
+        ahead: float,
+        then: Callable[[_Part], object],
+    ) -> Piece:
+        """One window for the engine; of its contributions only the passages' sums are kept."""
         reading, passages = document.reading, document.passages
 
-        def finish(logits: Floats, contributions: Floats | None) -> _Part:
+        def finish(logits: Floats, contributions: Floats | None) -> object:
             shares = None
             if passages is not None and contributions is not None and reading.ends is not None:
                 ends = reading.ends[window.start : window.end]
                 shares = weigh(passages, ends, contributions)
-            return _Part(logits.copy(), shares)
+            return then(_Part(logits.copy(), shares))
 
-        piece = Piece(
+        return Piece(
             ticket,
             self.cost.seconds(len(window)),
             ahead,
@@ -245,7 +280,6 @@ class Pipeline:
             contributions=passages is not None,
             finish=finish,
         )
-        return await self._on_lane(piece)
 
     async def _all(
         self, call: Callable[..., Awaitable[_T]], arguments: Sequence[tuple[Any, ...]]
@@ -272,11 +306,9 @@ class Pipeline:
         done: Done = await waiting
         return done
 
-    def _merge(
-        self, text: str, document: _Document, parts: Sequence[_Part], options: Options
-    ) -> Result:
+    def _merge(self, document: _Document, parts: Sequence[_Part]) -> Result:
         """One answer from all windows: the mean of their logits, weighted by their tokens."""
-        reading = document.reading
+        text, options, reading = document.text, document.options, document.reading
         sizes = np.array([len(window) for window in reading.windows], dtype=np.float64)
         weights = sizes / sizes.sum()  # (windows,)
         logits = weights @ np.stack([part.logits for part in parts])  # (labels,)

@@ -39,7 +39,8 @@ class Policy:
     long_lanes      further threads for long documents; 0 sends everything to `lanes`
     long_nice       by how much the long lanes' priority is lowered; 0 where it cannot be
     long_work       predicted work from which a document counts as long
-    patience        ageing: a job is overtaken for at most this many times its own work
+    patience        ageing: a job is overtaken for at most this many times its own work,
+    overtake        and for at most this long
     bulk_yield      how long bulk work lets newer interactive work pass
     queue_seconds   predicted wait above which requests are refused
     group_size      most documents in one run
@@ -54,6 +55,7 @@ class Policy:
     long_nice: int = 10
     long_work: float = 0.1
     patience: float = 10.0
+    overtake: float = 10.0
     bulk_yield: float = 5.0
     queue_seconds: float = 3.0
     group_size: int = 8
@@ -105,6 +107,7 @@ class Scheduler:
         self._fast = _Tier(policy, self._lock)
         self._long = _Tier(policy, self._lock)
         self._tokens_running = 0
+        self._short_of_tokens = False  # whether a lane waits for others' tokens
         self._closed = False
         self._last_run_failed = False
         plan = [(self._fast, 0)] * policy.lanes + [(self._long, policy.long_nice)] * (
@@ -146,13 +149,15 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `Done` or an error."""
         job.submitted = time.monotonic()
+        tier = self._long if self.is_long(job.work) else self._fast
         with self._lock:
-            if self._closed:
-                job.future.cancel()
-                return
-            tier = self._long if self.is_long(job.work) else self._fast
-            tier.add(job)
-        job.future.add_done_callback(lambda _: self._settle(tier, job))
+            closed = self._closed
+            if not closed:
+                tier.add(job)
+        if closed:
+            job.future.cancel()
+        else:
+            job.future.add_done_callback(lambda _: self._settle(tier, job))
 
     @property
     def backlog(self) -> float:
@@ -190,7 +195,7 @@ class Scheduler:
             lower_priority(nice)
         while group := self._take(tier):
             if isinstance(group[0], Step):
-                self._run_step(group[0])
+                self._run_step(tier, group[0])
             else:
                 self._run_pieces([job for job in group if isinstance(job, Piece)])
 
@@ -205,6 +210,7 @@ class Scheduler:
                         self._tokens_running += sum(job.tokens for job in group)
                         return group
                     continue
+                self._short_of_tokens |= head is not None
                 tier.wake.wait()
             return []
 
@@ -233,14 +239,21 @@ class Scheduler:
                 longest = longest_with
         return group
 
-    def _run_step(self, step: Step) -> None:
+    def _run_step(self, tier: _Tier, step: Step) -> None:
         started = time.monotonic()
+        step.waited += started - step.submitted
         try:
             value = step.call()
         except BaseException as error:  # whatever it was, the waiter must know
-            step.future.set_exception(error)
+            if step.future.set_running_or_notify_cancel():
+                step.future.set_exception(error)
             return
-        step.future.set_result(Done(value, started - step.submitted, time.monotonic() - started))
+        if isinstance(value, Piece):
+            value.future, value.waited = step.future, step.waited
+            self._settle(tier, step)
+            self.submit(value)
+        elif step.future.set_running_or_notify_cancel():
+            step.future.set_result(Done(value, step.waited, time.monotonic() - started))
 
     def _run_pieces(self, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
@@ -269,7 +282,7 @@ class Scheduler:
         if len(group) == 1:
             self.cost.observe(int(lengths[0]), work)
         self._release(lengths)
-        waits = tuple(started - piece.submitted for piece in group)
+        waits = tuple(piece.waited + started - piece.submitted for piece in group)
         self._observe(Run(tuple(int(n) for n in lengths), ended - started, waits))
         for piece, value, wait in zip(group, values, waits, strict=True):
             piece.future.set_result(Done(value, wait, ended - started))
@@ -277,8 +290,10 @@ class Scheduler:
     def _release(self, lengths: np.ndarray) -> None:
         with self._lock:
             self._tokens_running -= int(lengths.sum())
-            self._fast.wake.notify()
-            self._long.wake.notify()
+            if self._short_of_tokens:
+                self._short_of_tokens = False
+                self._fast.wake.notify_all()
+                self._long.wake.notify_all()
 
     def _settle(self, tier: _Tier, job: Job) -> None:
         with self._lock:
@@ -289,7 +304,7 @@ class _Tier:
     """A queue, its lanes' alarm clock, and the work it holds, waiting and running."""
 
     def __init__(self, policy: Policy, lock: threading.Lock) -> None:
-        self.queue = JobQueue(policy.patience, policy.bulk_yield)
+        self.queue = JobQueue(policy.patience, policy.overtake, policy.bulk_yield)
         self.wake = threading.Condition(lock)
         self.backlog = 0.0
         self.jobs = 0
@@ -301,6 +316,9 @@ class _Tier:
         self.wake.notify()
 
     def remove(self, job: Job) -> None:
+        if job.settled:
+            return
+        job.settled = True
         self.jobs -= 1
         self.backlog = self.backlog - job.work if self.jobs else 0.0
         if len(self.queue) > 2 * self.jobs + _SCAN:
@@ -308,6 +326,11 @@ class _Tier:
 
 
 def _start(tier: _Tier, job: Job) -> bool:
-    """Take a job for running; false when its caller has just left."""
+    """Take a job for running; false when its caller has just left.
+
+    A step's future stays open to cancellation: the piece that may follow can still be dropped.
+    """
     tier.queue.take(job)
+    if isinstance(job, Step):
+        return not job.future.cancelled()
     return job.future.set_running_or_notify_cancel()

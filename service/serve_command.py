@@ -16,6 +16,10 @@ from service.settings import Settings, allowed, default_text, read_settings, unk
 if TYPE_CHECKING:
     from service.state import Service
 
+# How long a thread may keep the interpreter while another wants it: the event loop must not
+# wait for lanes, nor lanes for each other, when documents take only a few milliseconds.
+_SWITCH_SECONDS = 0.0005
+
 EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
 
 
@@ -42,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from service.server import Server, bind  # noqa: PLC0415
     from service.state import Service  # noqa: PLC0415
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with bind(settings.host, settings.port) as listening:
         host, port = listening.getsockname()[:2]
         service = Service(settings, load_deployment(settings))

@@ -70,17 +70,18 @@ class Settings:
         auto="as many as `lanes`; none on a GPU",
     )
     long_seconds: float = _setting(
-        0.05, "predicted work from which a document is long", low=0, high=3600
+        0.1, "predicted work from which a document is long", low=0, high=3600
     )
     long_nice: int = _setting(
-        10, "by how much the long lanes' thread priority is lowered", low=0, high=19
+        7, "by how much the long lanes' thread priority is lowered", low=0, high=19
     )
     patience: float = _setting(
-        20.0,
+        50.0,
         "ageing: newer, shorter work passes a document for at most this many times its own work",
         low=0,
         high=1e6,
     )
+    overtake_seconds: float = _setting(2.0, "ageing: and for at most this long", low=0, high=3600)
     queue_seconds: float = _setting(
         3.0, "predicted wait above which requests get 429", low=0.01, high=3600
     )

@@ -16,17 +16,27 @@ T = TypeVar("T")
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The work's result; if the caller hangs up first, the work is cancelled."""
-    task = asyncio.create_task(work)
-    leaving = asyncio.create_task(client_left(request.receive))
+    working = asyncio.current_task()
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        try:
+            await client_left(request.receive)
+        except ClientLeft:
+            left = True
+            if working is not None:
+                working.cancel()
+
+    watcher = asyncio.create_task(watch())
     try:
-        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientLeft
+        return await work
+    except asyncio.CancelledError:
+        if left and working is not None and working.uncancel() == 0:
+            raise ClientLeft from None
+        raise
     finally:
-        task.cancel()
-        if not leaving.cancel():
-            leaving.exception()  # it has been noticed
+        watcher.cancel()
 
 
 async def client_left(receive: Receive) -> NoReturn:
