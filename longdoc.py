@@ -24,7 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("benchmarks.bench_command", "Measure time and memory against document length"),
     "classify": ("service.classify_command", "Classify files, folders or standard input"),
     "train": ("training.train_command", "Train a classifier from labelled documents"),
-    "evaluate": ("training.evaluate_command", "Evaluate a checkpoint or bundle on labelled documents"),
+    "evaluate": (
+        "training.evaluate_command",
+        "Evaluate a checkpoint or bundle on labelled documents",
+    ),
 }
 
 

@@ -1,0 +1,172 @@
+"""The model card: what a checkpoint's JSON says, for people to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.checkpoint import Checkpoint
+from models.mechanisms import ATTENTIONS
+
+
+def make_card(checkpoint: Checkpoint) -> str:
+    """Markdown with the figures, the command that reproduces them, and what to beware of."""
+    sections = [
+        _head(checkpoint),
+        _figures(checkpoint),
+        report_tables(checkpoint.evaluation),
+        _making(checkpoint),
+        _limits(checkpoint),
+    ]
+    return "\n".join(sections)
+
+
+def report_tables(evaluation: dict[str, Any]) -> str:
+    """The tables of a report: by length, by how much is read, by class."""
+    lines = ["## By length of the document", ""]
+    with_baseline = all("baseline_accuracy" in row for row in evaluation["by_length"])
+    lines += ["| tokens | documents | accuracy |" + (" baseline |" if with_baseline else "")]
+    lines += ["|---|---|---|" + ("---|" if with_baseline else "")]
+    for row in evaluation["by_length"]:
+        span = f"{row['over']:,} to {row['up_to']:,}" if row["up_to"] else f"over {row['over']:,}"
+        extra = f" {row['baseline_accuracy']:.3f} |" if with_baseline else ""
+        lines.append(f"| {span} | {row['documents']} | {row['accuracy']:.3f} |{extra}")
+    by_read = evaluation["by_read"]
+    lines += [
+        "",
+        "## By how much of the document is read",
+        "",
+        f"On {by_read['documents']} of the {evaluation['documents']} documents.",
+        "",
+        "| first tokens | accuracy | macro-F1 |",
+        "|---|---|---|",
+    ]
+    for row in by_read["rows"]:
+        read = f"{row['tokens']:,}" if row["tokens"] else "all"
+        lines.append(f"| {read} | {row['accuracy']:.3f} | {row['macro_f1']:.3f} |")
+    lines += [
+        "",
+        "## By class",
+        "",
+        "| label | documents | precision | recall | F1 |",
+        "|---|---|---|---|---|",
+    ]
+    for row in evaluation["per_class"]:
+        lines.append(
+            f"| {_cell(row['label'])} | {row['documents']} | {row['precision']:.3f} | "
+            f"{row['recall']:.3f} | {row['f1']:.3f} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def headline(evaluation: dict[str, Any], name: str) -> str:
+    """The table of accuracies, with the baseline's beside them where there is one."""
+    low, high = evaluation["interval_95"]
+    lines = [
+        "| | accuracy | 95% interval | macro-F1 |",
+        "|---|---|---|---|",
+        f"| {name} | **{evaluation['accuracy']:.4f}** | {low:.3f} to {high:.3f} | "
+        f"{evaluation['macro_f1']:.4f} |",
+    ]
+    baseline = evaluation.get("baseline")
+    if baseline:
+        lines.append(
+            f"| {baseline['method']} ({baseline['features']}, C={baseline['C']:g}) | "
+            f"{baseline['accuracy']:.4f} | | {baseline['macro_f1']:.4f} |"
+        )
+    pair = evaluation.get("against_baseline")
+    if pair:
+        lines += [
+            "",
+            f"Of the documents that only one of the two gets right, {name} gets "
+            f"{pair['only_ours_right']} and the baseline {pair['only_theirs_right']} "
+            f"(McNemar's exact test: p = {pair['p']:.2g}).",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _head(checkpoint: Checkpoint) -> str:
+    spec = ATTENTIONS[checkpoint.config.attention]
+    params = ", ".join(f"{k}={v}" for k, v in checkpoint.config.attention_params.items())
+    config = checkpoint.config
+    return "\n".join(
+        [
+            f"# {checkpoint.name}",
+            "",
+            f"{checkpoint.task}",
+            "",
+            f"- attention: {spec.title} ({spec.paper}){'; ' + params if params else ''}",
+            f"- network: {config.layers} layers, width {config.width}, hidden {config.hidden}, "
+            f"{config.heads} heads, {checkpoint.training['parameters']:,} parameters",
+            f"- vocabulary: {config.vocab_size:,} ({checkpoint.tokenizer})",
+            f"- reads {checkpoint.max_tokens:,} tokens in one piece; longer documents in windows",
+            f"- {len(checkpoint.labels)} labels: {', '.join(map(_cell, checkpoint.labels))}",
+            "",
+        ]
+    )
+
+
+def _figures(checkpoint: Checkpoint) -> str:
+    evaluation = checkpoint.evaluation
+    calibration = evaluation["calibration"]
+    return "\n".join(
+        [
+            "## How well it does",
+            "",
+            f"On {evaluation['documents']} test documents that training has not seen, "
+            "read once, whole:",
+            "",
+            headline(evaluation, checkpoint.name),
+            f"Expected calibration error: {calibration['error_before']:.4f} before and "
+            f"{calibration['error_after']:.4f} after temperature scaling (temperature "
+            f"{calibration['temperature']:.3f}, from {calibration['documents']} validation "
+            "documents). The scores served are the calibrated ones.",
+            "",
+            "![Confusion matrix](confusion.png)",
+            "",
+        ]
+    )
+
+
+def _making(checkpoint: Checkpoint) -> str:
+    training = checkpoint.training
+    files = [
+        f"- {file['name']}" + (f" (SHA-256 {file['sha256']})" if "sha256" in file else "")
+        for file in training["data"]
+    ]
+    counts = training["documents"]
+    versions = ", ".join(f"{name} {number}" for name, number in training["versions"].items())
+    return "\n".join(
+        [
+            "## How it was made",
+            "",
+            "```",
+            training["command"],
+            "```",
+            "",
+            *files,
+            "",
+            f"{counts['train']} documents to train on, {counts['valid']} to validate, "
+            f"{counts['test']} to test. {training['steps']} steps, {training['tokens']:,} tokens, "
+            f"{training['seconds'] / 60:.1f} minutes with {training['threads']} thread(s) on "
+            f"{training['device']}. {versions}.",
+            "",
+        ]
+    )
+
+
+def _limits(checkpoint: Checkpoint) -> str:
+    return "\n".join(
+        [
+            "## What to beware of",
+            "",
+            f"It knows the {len(checkpoint.labels)} labels above and gives every text one of "
+            "them, also a text of another kind or language than those it was trained on. It was "
+            "trained from nothing on the documents named above and carries their slant.",
+            "",
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    """A label that cannot break out of its table cell."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("`", "'")

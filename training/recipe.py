@@ -1,0 +1,71 @@
+"""How a classifier is trained: every number of the recipe, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class BagRecipe:
+    """The first stage: embeddings and head alone, on counts of tokens.
+
+    epochs          passes over the training documents
+    batch           documents per step
+    rate            learning rate; rises over `warm_up` steps, then falls to 0
+    keep            a document's tokens are thinned to a share drawn from here to 1
+    type_dropout    share of a document's distinct tokens left out at each step
+    average         decay of the running average of weights, which is what is kept
+    """
+
+    epochs: int = 10
+    batch: int = 32
+    rate: float = 1e-2
+    warm_up: int = 50
+    keep: float = 0.3
+    type_dropout: float = 0.3
+    average: float = 0.995
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The second stage, of the whole network, and what both stages share.
+
+    vocabulary      entries of a vocabulary that is learnt
+    budget          tokens to train on, in millions; None is `PASSES` over the training documents
+    crop            longest piece of a document at a step
+    last_crop       the same for the last quarter of the steps
+    batch_tokens    tokens per step
+    block_rate      learning rate of the blocks
+    word_rate       learning rate of embeddings and head
+    weight_decay    of the blocks' matrices
+    warm_up         share of the budget over which the rates rise; then they fall to 0
+    token_dropout   share of tokens left out of a document at each step
+    clip            largest norm of the gradient
+    average         decay of the running average of weights, which is what is kept
+    distillation    weight of the TF-IDF teacher's probabilities in the target
+    checks          how often the validation documents are read
+    patience        checks without a gain after which training stops
+    """
+
+    vocabulary: int = 12_288
+    budget: float | None = None
+    crop: int = 1024
+    last_crop: int = 2048
+    batch_tokens: int = 8192
+    block_rate: float = 1e-3
+    word_rate: float = 5e-4
+    weight_decay: float = 0.05
+    warm_up: float = 0.05
+    token_dropout: float = 0.1
+    clip: float = 1.0
+    average: float = 0.998
+    distillation: float = 0.5
+    checks: int = 4
+    patience: int = 2
+    seed: int = 0
+    bag: BagRecipe = BagRecipe()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        return asdict(self)

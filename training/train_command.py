@@ -1,0 +1,222 @@
+"""`longdoc train`: from labelled documents to a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.config import PRESETS
+from models.errors import ConfigError, EngineError
+from models.mechanisms import ATTENTIONS
+from training.card import headline
+from training.corpus import DataOptions
+from training.readers import HUB
+from training.recipe import Recipe
+from training.run import Plan, train
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
+_MOST_TOKENS = 1 << 20
+#: Options that say where things are put or found, not what is trained.
+_PLACES = ("output", "cache", "resume")
+_FILES = ("data", "valid", "test", "tokenizer")
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Declare how labelled documents are read; shared with `longdoc evaluate`."""
+    parser.add_argument("--text", default="text", help="column with the text (default: text)")
+    parser.add_argument("--label", default="label", help="column with the label (default: label)")
+    parser.add_argument("--split", default="split", help="column with the split (default: split)")
+    parser.add_argument("--test", metavar="DATA", help="a further source, all of it test")
+    parser.add_argument(
+        "--label-names", metavar="A,B,…", help="names of labels that are numbers from 0"
+    )
+    parser.add_argument(
+        "--drop-incomplete",
+        action="store_true",
+        help="leave out rows without text or label, and classes with a single document",
+    )
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    recipe = Recipe()
+    parser.add_argument(
+        "data",
+        help="JSONL, CSV, TSV or Parquet (also .gz, .xz, .zst), a folder with a subfolder per "
+        f"class, or {HUB}NAME for a Hugging Face data set",
+    )
+    parser.add_argument("--attention", required=True, choices=ATTENTIONS.names(), metavar="NAME")
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter of the attention; see `longdoc attentions`",
+    )
+    parser.add_argument("--preset", default="base", choices=sorted(PRESETS), help="network size")
+    parser.add_argument("--name", help="name of the classifier (default: DATA-ATTENTION)")
+    parser.add_argument("--task", help="what it tells apart, in a line, for the card")
+    parser.add_argument("--output", type=Path, help="checkpoint folder (default: checkpoints/NAME)")
+    parser.add_argument(
+        "--cache", type=Path, help="what runs on the same data share (default: beside the output)"
+    )
+    add_data_options(parser)
+    parser.add_argument("--valid", metavar="DATA", help="a further source, all of it validation")
+    parser.add_argument(
+        "--drop-duplicates",
+        action="store_true",
+        help="leave out documents of train and valid that stand in test too",
+    )
+    parser.add_argument("--tokenizer", type=Path, help="your tokenizer.json; else one is learnt")
+    parser.add_argument("--vocabulary", type=int, default=recipe.vocabulary, metavar="N")
+    parser.add_argument(
+        "--budget", type=float, metavar="M", help="million tokens to train on (default: 3 passes)"
+    )
+    parser.add_argument(
+        "--crop", type=int, default=recipe.crop, help="longest piece of a document at a step"
+    )
+    parser.add_argument(
+        "--last-crop", type=int, help="the same for the last quarter (default: twice --crop)"
+    )
+    parser.add_argument("--max-tokens", type=int, help="longest document read in one piece")
+    parser.add_argument("--seed", type=int, default=recipe.seed)
+    parser.add_argument(
+        "--threads", type=int, default=1, help="same seed, same weights (default 1)"
+    )
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was killed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and print where the checkpoint is and how well it does."""
+    plan = make_plan(args)
+    checkpoint = train(plan)
+    if checkpoint is None:
+        print(f"{plan.output} is finished already")
+        return 0
+    print(headline(checkpoint.evaluation, checkpoint.name))
+    print(f"checkpoint: {plan.output}")
+    return 0
+
+
+def make_plan(args: argparse.Namespace) -> Plan:
+    """The options, checked as far as that goes without the data."""
+    stem = re.split(r"[./]", args.data.rstrip("/").removeprefix(HUB).split("/")[-1].lower())[0]
+    name = (
+        args.name or f"{re.sub(r'[^a-z0-9_-]+', '-', stem).strip('-') or 'data'}-{args.attention}"
+    )
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name must be small letters, digits, dots, dashes or underscores; got {name!r}"
+        )
+    for option in ("vocabulary", "crop", "last_crop", "max_tokens", "threads", "budget"):
+        value = getattr(args, option)
+        if value is not None and not value > 0:
+            raise ConfigError(f"--{option.replace('_', '-')} must be above 0; got {value}")
+    if args.seed < 0:
+        raise ConfigError(f"--seed must not be negative; got {args.seed}")
+    params = dict(_parameter(text) for text in args.param)
+    checked = ATTENTIONS[args.attention].validate(params)
+    max_tokens = _max_tokens(args.attention, checked, args.max_tokens)
+    output = args.output or Path("checkpoints") / name
+    return Plan(
+        name=name,
+        task=args.task or f"Which of the labels of {stem} a text belongs to",
+        command=reproducing_command(args, name),
+        output=output,
+        cache=args.cache or output.parent / ".cache",
+        data=data_options(args),
+        tokenizer=args.tokenizer,
+        network={
+            **PRESETS[args.preset],
+            "attention": args.attention,
+            "attention_params": checked,
+            "damp_repeats": True,
+        },
+        max_tokens=max_tokens,
+        recipe=Recipe(
+            vocabulary=args.vocabulary,
+            budget=args.budget,
+            crop=min(args.crop, max_tokens),
+            last_crop=min(args.last_crop or 2 * args.crop, max_tokens),
+            seed=args.seed,
+        ),
+        device=_device(args.device),
+        threads=args.threads,
+        resume=args.resume,
+    )
+
+
+def data_options(args: argparse.Namespace) -> DataOptions:
+    """The options about the data."""
+    return DataOptions(
+        data=args.data,
+        valid=getattr(args, "valid", None),
+        test=args.test,
+        text=args.text,
+        label=args.label,
+        split=args.split,
+        label_names=tuple(args.label_names.split(",")) if args.label_names else (),
+        drop_incomplete=args.drop_incomplete,
+        drop_duplicates=getattr(args, "drop_duplicates", False),
+        seed=getattr(args, "seed", 0),
+    )
+
+
+def reproducing_command(args: argparse.Namespace, name: str) -> str:
+    """The command that trains this again, with files by their names alone."""
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    words = ["longdoc", "train", _file_name(args.data), "--attention", args.attention]
+    words += ["--name", name]
+    for action in parser._actions:
+        option = action.dest
+        if option in ("help", "data", "attention", "name", *_PLACES):
+            continue
+        value = getattr(args, option)
+        if value in (None, False, []) or value == action.default:
+            continue
+        flag = f"--{option.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, list):
+            words += [word for item in value for word in (flag, item)]
+        else:
+            words += [flag, _file_name(str(value)) if option in _FILES else str(value)]
+    return shlex.join(words)
+
+
+def _file_name(source: str) -> str:
+    return source if source.startswith(HUB) else Path(source).name
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--param must be KEY=VALUE; got {text!r}")
+    try:
+        return key, json.loads(value)
+    except json.JSONDecodeError:
+        return key, value
+
+
+def _max_tokens(attention: str, params: dict[str, Any], given: int | None) -> int:
+    spec = ATTENTIONS[attention]
+    limit = int(params[spec.max_length]) if spec.max_length else _MOST_TOKENS
+    if given is not None and given > limit:
+        raise ConfigError(f"--max-tokens must be at most {limit} for this attention; got {given}")
+    return given or min(limit, _LONGEST[spec.cost])
+
+
+def _device(wanted: str) -> str:
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise EngineError("--device cuda: PyTorch finds no usable GPU here; use --device cpu")
+    return "cuda" if there and wanted != "cpu" else "cpu"
