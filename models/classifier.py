@@ -114,7 +114,7 @@ class Block(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, n, d)
         attended = self.attention(q, k, v, mask).transpose(1, 2).reshape(batch, n, width)
         x = x + self.dropout(self.out(self.norm_attended(attended)))
-        hidden = functional.gelu(self.expand(self.norm_2(x)))
+        hidden = functional.relu(self.expand(self.norm_2(x)))
         out: Tensor = x + self.dropout(self.contract(hidden))
         return out
 

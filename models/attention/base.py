@@ -13,6 +13,16 @@ from models.errors import ShapeError
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
+def blank_padding(x: Tensor, mask: Tensor) -> Tensor:
+    """Zero in the padding, whatever stands there: (batch, heads, n, d).
+
+    In an exported graph only the network's own, finite states can stand there, so a product
+    will do, which ONNX Runtime computes several times faster than a selection.
+    """
+    real = mask[:, None, :, None]  # (batch, 1, n, 1)
+    return x * real.to(x.dtype) if torch.compiler.is_exporting() else x.masked_fill(~real, 0)
+
+
 class Attention(nn.Module, ABC):
     """`(q, k, v, mask) -> out`, in which a document's output depends on that document alone.
 
@@ -44,8 +54,7 @@ class Attention(nn.Module, ABC):
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Check the inputs, blank the padding, attend."""
         self._check(q, k, v, mask)
-        padding = ~mask[:, None, :, None]  # (batch, 1, n, 1)
-        q, k, v = (x.masked_fill(padding, 0) for x in (q, k, v))
+        q, k, v = (blank_padding(x, mask) for x in (q, k, v))
         given = q.dtype
         if given in (torch.float16, torch.bfloat16) and not self.half_safe:
             out = self.attend(q.float(), k.float(), v.float(), mask)
@@ -53,7 +62,7 @@ class Attention(nn.Module, ABC):
             out = out.clamp(-largest, largest).to(given)
         else:
             out = self.attend(q, k, v, mask)
-        return out.masked_fill(padding, 0)  # (batch, heads, n, d)
+        return blank_padding(out, mask)  # (batch, heads, n, d)
 
     def _check(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> None:
         if torch.compiler.is_compiling():
