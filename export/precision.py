@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
-from export.trace import rename_weights, trace
+from export.trace import quiet, rename_weights, trace
 from models.classifier import Classifier
 
 
@@ -45,7 +45,7 @@ def trace_fp16(model: Classifier) -> onnx.ModelProto:
 def to_int8(traced: onnx.ModelProto) -> onnx.ModelProto:
     """Store the weights of matrix products in 8 bits; activations are rounded as they come."""
     _fold_transposes(traced)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, quiet():
         before, after = Path(folder) / "fp32.onnx", Path(folder) / "int8.onnx"
         before.write_bytes(traced.SerializeToString())
         quantize_dynamic(

@@ -26,8 +26,7 @@ SYMBOLIC = {
     "logits": ("batch",),
     "contributions": ("batch", "tokens"),
 }
-#: Constants with more entries than this are not folded: weights stay as they are stored.
-LARGE_CONSTANT = 1024
+_PREFIX = "model."  # of the names of weights in a traced graph
 
 
 class _Traced(nn.Module):
@@ -51,7 +50,7 @@ def trace(model: Classifier) -> onnx.ModelProto:
     tokens = min(tokens, model.config.max_length or tokens)
     ids = torch.zeros(3, tokens, dtype=torch.int64)
     lengths = torch.tensor([tokens, (tokens + 1) // 2, 1])
-    with _quiet():
+    with quiet():
         try:
             program = torch.onnx.export(
                 _Traced(model.eval()),
@@ -71,7 +70,7 @@ def trace(model: Classifier) -> onnx.ModelProto:
             raise ExportError("PyTorch's exporter gave no program")
         optimize_ir(program.model, should_fold=_leave_weights)
     graph = program.model_proto
-    rename_weights(graph, lambda name: name.removeprefix("model."))
+    rename_weights(graph, lambda name: name.removeprefix(_PREFIX))
     check_symbolic(graph)
     return graph
 
@@ -103,11 +102,8 @@ def rename_weights(model: onnx.ModelProto, new_name: Callable[[str], str]) -> No
 
 def _leave_weights(node: onnx_ir.Node) -> bool | None:
     """The optimiser's question whether to fold a node: not with weights, else as it likes."""
-    for value in node.inputs:
-        constant = value.const_value if value is not None and value.is_initializer() else None
-        if constant is not None and constant.size > LARGE_CONSTANT:
-            return False
-    return None
+    names = [value.name or "" for value in node.inputs if value is not None]
+    return False if any(name.startswith(_PREFIX) for name in names) else None
 
 
 def _innermost(error: BaseException) -> str:
@@ -117,16 +113,13 @@ def _innermost(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter tells of what it does in logs and warnings; what counts is checked instead."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+def quiet() -> Iterator[None]:
+    """Exporters tell of what they do in logs and warnings; what counts is checked instead."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(level)
