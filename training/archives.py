@@ -53,8 +53,8 @@ class _ZstdFile(io.RawIOBase):
 
 
 _OPENERS: dict[str, Callable[[Path], BinaryIO]] = {
-    ".gz": lambda path: cast("BinaryIO", gzip.open(path, "rb")),
-    ".xz": lambda path: cast("BinaryIO", lzma.open(path, "rb")),
+    ".gz": lambda path: cast("BinaryIO", gzip.GzipFile(path)),
+    ".xz": lambda path: cast("BinaryIO", lzma.LZMAFile(path)),  # noqa: SIM115 # closed by open_data
     ".zst": lambda path: cast("BinaryIO", io.BufferedReader(_ZstdFile(path), _CHUNK)),
 }
 
@@ -74,8 +74,8 @@ def is_compressed(path: Path) -> bool:
 def open_data(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked on the way; what cannot be read is a DataError."""
     try:
-        opener = _OPENERS.get(path.suffix.lower(), lambda p: p.open("rb"))
-        with opener(path) as stream:
+        opener = _OPENERS.get(path.suffix.lower())
+        with opener(path) if opener else path.open("rb") as stream:
             yield stream
     except (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is a broken archive: {error}; copy it again") from None

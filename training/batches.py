@@ -37,7 +37,7 @@ def group_by_length(
     if current:
         groups.append(np.array(current))
     if rng is not None:
-        rng.shuffle(groups)  # type: ignore[arg-type] # a list is fine
+        rng.shuffle(groups)
     return groups
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +130,7 @@ def _by_length(
     lengths: Ints, right: NDArray[np.bool_], rivals: NDArray[np.bool_] | None
 ) -> list[dict[str, Any]]:
     rows = []
-    for low, high in zip(_EDGES, _EDGES[1:], strict=False):
+    for low, high in itertools.pairwise(_EDGES):
         inside = (lengths > low) & (lengths <= high)
         if low == 0:
             inside |= lengths == 0

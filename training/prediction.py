@@ -112,6 +112,7 @@ def cut_windows(starts: NDArray[np.bool_], limit: int, overlap: int) -> list[tup
 def _word_start(starts: NDArray[np.bool_], first: int, token: int, last: int) -> int:
     after = range(token, min(last, token + _NEAR) + 1)
     before = range(token - 1, max(token - _NEAR, first - 1), -1)
+    index: int
     for index in (*after, *before):
         if index >= len(starts) or starts[index]:
             return index

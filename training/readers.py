@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from training.archives import is_compressed, open_data, plain_suffix
 from training.errors import DataError
@@ -118,12 +118,12 @@ def _parquet_rows(path: Path, stream: BinaryIO) -> Iterator[Row]:
             stream = unpacked  # Parquet is read from its end
         number = 0
         try:
-            table = pyarrow.parquet.ParquetFile(stream)
+            table = pq.ParquetFile(stream)
             for batch in table.iter_batches(batch_size=64):
                 for values in batch.to_pylist():
                     number += 1
                     yield f"{path.name} row {number}", values
-        except pyarrow.ArrowException as error:
+        except pa.ArrowException as error:
             raise DataError(f"{path} is not a Parquet file that can be read: {error}") from None
 
 

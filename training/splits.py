@@ -31,7 +31,7 @@ def complete_splits(
 def _cut_out(
     splits: NDArray[np.int64], labels: NDArray[np.str_], wanted: int, rng: np.random.Generator
 ) -> None:
-    share = SHARE * len(splits) / max(1, np.count_nonzero(splits == _TRAIN))
+    share = SHARE * len(splits) / max(1, int(np.sum(splits == _TRAIN)))
     carried = 0.0  # what rounding owes to the next class
     for label in np.unique(labels):
         members = np.flatnonzero((labels == label) & (splits == _TRAIN))

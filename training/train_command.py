@@ -16,9 +16,10 @@ from models.errors import ConfigError, EngineError
 from models.mechanisms import ATTENTIONS
 from training.card import headline
 from training.corpus import DataOptions
+from training.plan import Plan
 from training.readers import HUB
 from training.recipe import Recipe
-from training.run import Plan, train
+from training.run import train
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows

@@ -1,0 +1,83 @@
+"""The stages before the network, each cached by the digest of what it is made from.
+
+Runs on the same data share them: nine attentions tokenize once, and start from one bag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from models.classifier import Classifier
+from models.config import ModelConfig
+from training.bag import make_bag
+from training.baseline import Baseline, make_baseline
+from training.corpus import SPLITS, Corpus, read_corpus
+from training.embeddings import make_embeddings
+from training.errors import DataError
+from training.log import Log
+from training.plan import Plan
+from training.storage import Array, Cache, digest_of
+from training.tokenizing import Tokens, Vocabulary, make_vocabulary, tokenize
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the attentions share: data, tokens, baseline and the bag that training starts from."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    tokens: Tokens
+    baseline: Baseline
+    config: ModelConfig
+    aims: Array
+    bag: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def prepare(plan: Plan, say: Log) -> Prepared:
+    """The stages before the network: each is cached by the digest of what it is made from."""
+    recipe, cache = plan.recipe, Cache(plan.cache)
+    corpus = read_corpus(plan.data)
+    counts = ", ".join(f"{len(corpus.rows(s))} {s}" for s in SPLITS)
+    say(f"{len(corpus.labels)} labels; documents: {counts}")
+    for note in corpus.notes:
+        say(f"note: {note}")
+    vocabulary = make_vocabulary(corpus, recipe.vocabulary, plan.tokenizer, cache)
+    config = ModelConfig(vocab_size=vocabulary.size, num_labels=len(corpus.labels), **plan.network)
+    Classifier(config)  # a wrong parameter is found before anything takes time
+    tokens = tokenize(corpus, vocabulary, cache)
+    lengths = tokens.lengths
+    if int(lengths.max()) == 0:
+        raise DataError("the tokenizer finds no token in any document")
+    say(f"{vocabulary.size} tokens in the vocabulary, {int(lengths.sum()):,} in the documents")
+    baseline = make_baseline(corpus, recipe.seed, cache)
+    say(f"baseline on test: accuracy {baseline.record['accuracy']:.4f}")
+    key = (corpus.digest, digest_of(vocabulary.text))
+    train_rows = corpus.rows("train")
+    embeddings = make_embeddings(
+        tokens, train_rows, vocabulary.size, config.width, recipe.seed, cache, key
+    )
+    aims = _aims(corpus, baseline, recipe.distillation)
+    bag = make_bag(
+        tokens,
+        train_rows,
+        aims,
+        embeddings,
+        recipe.bag,
+        recipe.seed,
+        cache,
+        (*key, config.width, recipe.distillation),
+    )
+    say("bag of tokens is trained")
+    return Prepared(corpus, vocabulary, tokens, baseline, config, aims, bag)
+
+
+def _aims(corpus: Corpus, baseline: Baseline, distillation: float) -> Array:
+    """What the network is to say of each training document: its label, and the teacher's view."""
+    rows = corpus.rows("train")
+    labels = np.eye(len(corpus.labels), dtype=np.float32)[corpus.targets[rows]]
+    if baseline.teacher is None:
+        return labels
+    return np.asarray((1 - distillation) * labels + distillation * baseline.teacher, np.float32)
