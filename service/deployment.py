@@ -111,17 +111,21 @@ def find_bundle(settings: Settings) -> Bundle:
     bundle = load_bundle(path)
     if settings.attention is None or settings.attention == bundle.manifest.config.attention:
         return bundle
-    ATTENTIONS[settings.attention]
-    data_set = bundle.path.name.removesuffix(f"-{bundle.manifest.config.attention}")
-    sibling = bundle.path.with_name(f"{data_set}-{settings.attention}")
-    if not sibling.is_dir():
-        have = ", ".join(
-            p.name for p in find_bundles(bundle.path.parent) if p.name.startswith(f"{data_set}-")
-        )
+    return load_bundle(_sibling(bundle, settings.attention))
+
+
+def _sibling(bundle: Bundle, attention: str) -> Path:
+    """The bundle beside this one, of the same data set, with another attention."""
+    wanted = ATTENTIONS[attention].name.replace("_", "-")
+    own = bundle.manifest.config.attention.replace("_", "-")
+    data_set = bundle.path.name.replace("_", "-").removesuffix(own)
+    siblings = {p.name.replace("_", "-"): p for p in find_bundles(bundle.path.resolve().parent)}
+    if data_set + wanted not in siblings:
+        have = ", ".join(p.name for n, p in siblings.items() if n.startswith(data_set))
         raise ConfigError(
-            f"{data_set} has no bundle with attention {settings.attention!r}; it has: {have}"
+            f"no bundle of {data_set.rstrip('-')} has attention {attention!r}; there are: {have}"
         )
-    return load_bundle(sibling)
+    return siblings[data_set + wanted]
 
 
 def describe(bundle: Bundle, precision: str) -> Model:

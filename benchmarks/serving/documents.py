@@ -13,11 +13,12 @@ from tokenizers import Tokenizer
 SHORTEST, LONGEST = 32, 16_384
 _MEDIAN, _SIGMA = 512, 1.2  # of the log-normal lengths: a mean of about 1,000 tokens
 
-_WORDS = (
+_TEXT = (
     "the of and in to a that with for was were by as is on at from are this we cells gene protein "
     "data model activity each two between expression response analysis time these which neurons "
     "mice brain growth structure binding signal population effect temperature species membrane"
-).split()
+)
+_WORDS = _TEXT.split()
 
 
 @dataclass(frozen=True)
