@@ -104,6 +104,8 @@ def _csv_rows(path: Path, stream: BinaryIO, delimiter: str = ",") -> Iterator[Ro
             yield where, values
     except csv.Error as error:
         raise DataError(f"{path.name} row {number + 1}: {error}") from None
+    finally:
+        text.detach()  # the stream is closed by whoever opened it
 
 
 def _tsv_rows(path: Path, stream: BinaryIO) -> Iterator[Row]:
