@@ -108,8 +108,8 @@ def small_bundle(
 
 
 @cache
-def shared_bundle(attention: str = "linear") -> Bundle:
+def shared_bundle(attention: str = "linear", **params: Any) -> Bundle:
     """The same small bundle for every test of this process; not to be changed."""
     folder = tempfile.TemporaryDirectory(prefix="longdoc-bundle-")
     atexit.register(folder.cleanup)
-    return small_bundle(Path(folder.name), attention)
+    return small_bundle(Path(folder.name), attention, **params)
