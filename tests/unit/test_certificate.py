@@ -57,6 +57,12 @@ def test_engines_that_agree_show_no_difference() -> None:
     assert found.left_out == []
 
 
+def test_other_precisions_are_compared_on_text_alone() -> None:
+    found = compare(FakeEngine(), FakeEngine(), CONFIG, DOCUMENTS, 64, every_case=False)
+    kinds = {(case["tokens"], case["batch"], case["padded"]) for case in found.cases}
+    assert kinds == {("text", 1, False), ("text", 3, True)}
+
+
 def test_a_difference_at_one_length_is_found_there() -> None:
     found = compare(FakeEngine(), WrongFrom(100, error=0.1), CONFIG, DOCUMENTS, 200)
     assert found.logit == pytest.approx(0.1, abs=1e-6)
