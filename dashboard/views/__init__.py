@@ -1,0 +1,1 @@
+"""The pages: each has one function that draws it."""

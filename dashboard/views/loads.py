@@ -1,0 +1,83 @@
+"""Load tests: runs over time, latency against load and length, errors, two runs compared."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from benchmarks.records import LoadTest
+from dashboard import controls
+from dashboard.data import results
+from dashboard.load_charts import (
+    PERCENTILES,
+    against_load,
+    by_length,
+    error_rows,
+    load_of,
+    name_of,
+    over_time,
+    test_rows,
+)
+
+
+def draw() -> None:
+    """Draw the page."""
+    controls.heading(
+        "Load tests",
+        "How running services held up. Times count from when a request was due, so a stalled "
+        "service cannot hide its stall.",
+    )
+    found = results()
+    controls.show_problems(found)
+    tests = sorted(found.load_tests, key=lambda test: test.created, reverse=True)
+    if not tests:
+        controls.empty("No load test has been run yet.", "longdoc loadtest --help")
+        return
+    one = {name: st.column_config.NumberColumn(f"{name} ms", format="%.1f") for name in PERCENTILES}
+    rounded = {name: st.column_config.NumberColumn(name, format="%.1f") for name in
+               ("answered/s", "memory MB")}  # fmt: skip
+    controls.show_table(test_rows(tests), "load-tests", **one, **rounded)
+    _draw_sweep(tests)
+    _draw_comparison(tests)
+
+
+def _draw_sweep(tests: list[LoadTest]) -> None:
+    groups: dict[str, list[LoadTest]] = {}
+    for test in tests:
+        groups.setdefault(f"{test.sweep or test.run} · {name_of(test)}", []).append(test)
+    st.subheader("Latency against offered load")
+    chosen = st.selectbox("Sweep", list(groups), key="sweep", bind="query-params")
+    sweep = sorted(groups[chosen or next(iter(groups))], key=lambda t: t.offered_per_second or 0)
+    controls.show_figure(against_load(sweep), "latency-by-load")
+
+
+def _draw_comparison(tests: list[LoadTest]) -> None:
+    st.subheader("One run, or two beside each other")
+    names: dict[str, LoadTest] = {}
+    for test in tests:
+        name = f"{test.created[:16].replace('T', ' ')} · {name_of(test)} · {load_of(test)}"
+        names.setdefault(name, test)
+    chosen = st.multiselect(
+        "Runs",
+        list(names),
+        default=list(names)[:2],
+        max_selections=2,
+        key="compare",
+        bind="query-params",
+    )
+    pair = [(name, names[name]) for name in chosen]
+    if not pair:
+        st.info("Choose one or two runs.")
+        return
+    if any(test.by_length for _, test in pair):
+        st.markdown("**By document length**")
+        percentile = controls.choose_one("Percentile", ["p99", "p95", "p50"], "percentile")
+        controls.show_figure(by_length(pair, percentile), "load-by-length")
+    if any(test.by_second for _, test in pair):
+        st.markdown("**Over time**")
+        controls.show_figure(over_time(pair), "load-over-time")
+    st.markdown("**Errors by kind**")
+    errors = error_rows(pair)
+    if errors:
+        controls.show_table(errors, "load-errors")
+    else:
+        st.caption("None.")
