@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
+
+from tqdm import tqdm
 
 
 class Log:
@@ -12,4 +15,5 @@ class Log:
         self._started = time.monotonic()
 
     def __call__(self, line: str) -> None:
-        print(f"[{time.monotonic() - self._started:7.1f} s] {line}", flush=True)
+        tqdm.write(f"[{time.monotonic() - self._started:7.1f} s] {line}", file=sys.stdout)
+        sys.stdout.flush()

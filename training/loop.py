@@ -44,6 +44,7 @@ class Loop:
         budget: int,
         state: Path,
         identity: Mapping[str, Any],
+        say: Callable[[str], None],
     ) -> None:
         self.model = model
         self.tokens = tokens
@@ -54,6 +55,7 @@ class Loop:
         self.budget = budget
         self.state = state
         self.identity = identity
+        self.say = say
         self.device = model.head.weight.device
         self.progress = Progress()
         self.parameters = dict(model.named_parameters())
@@ -165,6 +167,10 @@ class Loop:
         found = self.check(self.model.eval())
         _load(self.parameters, current)
         progress.checks.append({"step": progress.step, "tokens": progress.tokens, **found})
+        self.say(
+            f"{progress.tokens:,} tokens: validation loss {found['loss']:.4f}, "
+            f"accuracy {found['accuracy']:.4f}"
+        )
         if progress.best is None or found["loss"] < progress.best:
             progress.best, progress.stale = found["loss"], 0
             self.best = {name: value.clone() for name, value in self.average.values.items()}

@@ -55,14 +55,13 @@ def train(plan: Plan) -> Checkpoint | None:
         _budget(plan.recipe, prepared),
         state,
         _identity(plan, prepared),
+        say,
     )
     if state.exists():
         loop.restore()
         say(f"resumed at step {loop.progress.step}")
     progress = loop.run()
     loop.save()
-    for check in progress.checks:
-        say(f"check at {check['tokens']:,} tokens: {check}")
     say(f"trained {progress.step} steps in {progress.seconds:.0f} s; evaluating")
     evaluation = calibrate_and_test(model, prepared, plan, Cache(work))
     checkpoint = Checkpoint(
