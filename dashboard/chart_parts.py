@@ -83,6 +83,17 @@ def data(rows: Sequence[Row]) -> alt.InlineData:
     return alt.InlineData(values=list(rows))
 
 
+def without_legend(chart: alt.LayerChart) -> alt.LayerChart:
+    """The same chart for a page that shows the legend itself."""
+    bare: alt.LayerChart = chart.copy(deep=True)
+    for layer in bare.layer:
+        for channel in ("color", "shape"):
+            encoded = getattr(layer.encoding, channel)
+            if encoded is not alt.Undefined:
+                encoded.legend = None
+    return bare
+
+
 def to_png(chart: alt.LayerChart) -> bytes:
     """The chart as a picture on white, wide enough for a slide."""
     spec = chart.properties(width=880).to_dict()

@@ -11,7 +11,7 @@ import altair as alt
 import streamlit as st
 
 from benchmarks.records import Run
-from dashboard.chart_parts import Figure, to_png
+from dashboard.chart_parts import Figure, to_png, without_legend
 from dashboard.costs import ENGINE_TITLES
 from dashboard.data import Results
 from dashboard.looks import legend_html
@@ -86,8 +86,7 @@ def choose_one(
 def show_figure(figure: Figure, name: str) -> None:
     """A chart under a legend that wraps, with downloads as CSV and PNG."""
     st.html(legend_html(figure.looks))
-    bare = figure.chart.configure_legend(disable=True)
-    st.altair_chart(bare, width="stretch", key=f"chart-{name}")
+    st.altair_chart(without_legend(figure.chart), width="stretch", key=f"chart-{name}")
     download(figure.rows, name, figure.chart)
 
 

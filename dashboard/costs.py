@@ -161,6 +161,15 @@ def interpolate(points: Mapping[int, float], length: float) -> float | None:
     return points[low] * math.pow(length / low, power)
 
 
+def latencies_of(measurements: Iterable[Measurement]) -> dict[str, dict[int, float]]:
+    """Milliseconds by attention and length: single documents, ONNX Runtime, fp32."""
+    return {
+        attention: {n: record.median * 1e3 for n, record in by_length.items()}
+        for (attention, engine, precision, batch), by_length in lines(measurements).items()
+        if (engine, precision, batch) == ("onnxruntime", "fp32", 1)
+    }
+
+
 def left_out(measurements: Iterable[Measurement]) -> list[Row]:
     """What was skipped or failed, and why."""
     return [

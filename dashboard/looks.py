@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -57,17 +58,25 @@ def legend_html(looks: Mapping[str, Look]) -> str:
     """The legend as HTML that wraps: a piece of each line with its marker, and its name."""
     items = "".join(
         '<span style="display: inline-flex; align-items: center; gap: .35rem">'
-        f'<svg width="34" height="12" viewBox="0 0 34 12" aria-hidden="true">'
-        f'<line x1="0" y1="6" x2="34" y2="6" stroke="{look.colour}" stroke-width="2" '
-        f'stroke-dasharray="{_dasharray(look)}"/>'
-        f'<path transform="translate(12 1)" d="{_OUTLINES[look.shape]}" fill="{look.colour}"/>'
-        f"</svg>{escape(name)}</span>"
+        f'<img alt="" width="34" height="12" src="{_sample(look)}">{escape(name)}</span>'
         for name, look in looks.items()
     )
     return (
         '<div style="display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .85rem">'
         f"{items}</div>"
     )
+
+
+def _sample(look: Look) -> str:
+    """A piece of the line as a picture in an address."""
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="34" height="12">'
+        f'<line x1="0" y1="6" x2="34" y2="6" stroke="{look.colour}" stroke-width="2" '
+        f'stroke-dasharray="{_dasharray(look)}"/>'
+        f'<path transform="translate(12 1)" d="{_OUTLINES[look.shape]}" fill="{look.colour}"/>'
+        "</svg>"
+    )
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def _dasharray(look: Look) -> str:

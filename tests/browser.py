@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = Path("/usr/bin/chromium")
 PAGES = ("", "choose", "accuracy", "fidelity", "loads", "live", "try")
+_PATIENCE = 120_000  # milliseconds, for a machine on which everything runs at once
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -71,6 +72,11 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
 
 def settle(page: Page) -> None:
     """Wait until the page has been drawn: nothing runs, and charts are there."""
-    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
-    page.wait_for_selector("h1")
-    page.wait_for_timeout(700)  # charts animate in after the script has ended
+    page.wait_for_selector("h1", timeout=_PATIENCE)
+    page.wait_for_selector(
+        '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=_PATIENCE
+    )
+    page.wait_for_function(
+        "document.querySelectorAll('[data-testid=stSkeleton]').length === 0", timeout=_PATIENCE
+    )
+    page.wait_for_timeout(500)  # charts appear a moment after their frames

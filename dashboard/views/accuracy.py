@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from dashboard import controls
 from dashboard.accuracy import accuracy_rows, baseline_of, read_rows, typical_length
 from dashboard.accuracy_charts import METRICS, accuracy_chart, read_chart
-from dashboard.costs import lines
+from dashboard.costs import latencies_of
 from dashboard.data import classifiers, results
 
 
@@ -45,13 +43,7 @@ def draw() -> None:
         controls.empty("No latency has been measured yet.", "longdoc bench --quick")
     elif length is not None:
         tokens, kind = length
-        latencies: Mapping[str, Mapping[int, float]] = {
-            attention: {n: record.median * 1e3 for n, record in by_length.items()}
-            for (attention, engine, precision, batch), by_length in lines(
-                found.measurements[run.run]
-            ).items()
-            if (engine, precision, batch) == ("onnxruntime", "fp32", 1)
-        }
+        latencies = latencies_of(found.measurements[run.run])
         rows = accuracy_rows(mine, latencies, tokens)
         st.caption(
             f"Latency is read off for {tokens:,} tokens, the {kind} length of the test documents, "
