@@ -1,0 +1,145 @@
+"""From a result file to the page `docs/serving-figures.md`: no figure is written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.serving.servers import BATCHING, OURS, PLAIN
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The page."""
+    machine = result["environment"]
+    parts = [
+        "# What the service measures\n\n"
+        f"Measured on {machine['cpu']}, {machine['cores']} cores, with "
+        f"ONNX Runtime {machine['onnxruntime']}, bundle `{result['bundle']}`, on {result['date']}, "
+        f"plan `{result['plan_name']}`. Made from `{result['file']}` by "
+        "`python -m benchmarks.serving report`.\n"
+    ]
+    makers = {
+        "overhead": _overhead,
+        "mixed": _mixed,
+        "short_behind_long": _short_behind_long,
+        "overload": _overload,
+        "cold_start": _cold_start,
+    }
+    parts += [makers[name](figures) for name, figures in result["measures"].items()]
+    return "\n".join(parts)
+
+
+def _overhead(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {length} | {_mean(case, 'bare'):.1f} | {_mean(case, 'served'):.1f} "
+        f"| {case['ratio']:.1%} | {_verdict(case['ratio'] >= 0.9)} |"
+        for length, case in figures.items()
+    ]
+    return _table(
+        "Overhead",
+        "Documents per second through HTTP (16 clients) against the bare engine in a loop: text "
+        "to logits, one thread a core, longest first, the same texts.",
+        "tokens | bare engine | served | share | at least 90%",
+        rows,
+    )
+
+
+def _mixed(figures: Mapping[str, Any]) -> str:
+    rows = []
+    for kind in (OURS, PLAIN, BATCHING):
+        cells = [_over_rounds(figures, kind, name) for name in ("documents_per_second", "p50")]
+        p99, short = (_over_rounds(figures, kind, name) for name in ("p99", "p99_short"))
+        rows.append(
+            f"| {kind} | {cells[0]:.1f} | {_ms(cells[1])} | {_ms(p99)} | {_ms(short)} "
+            f"| {_over_rounds(figures, kind, 'peak_bytes') / 2**20:,.0f} MiB |"
+        )
+    goals = [
+        ("documents/s over batching, at least 2", figures["throughput_over_batching"], 2, True),
+        ("documents/s over plain, more than 1", figures["throughput_over_plain"], 1, True),
+        ("p50 over plain, at most a third", figures["p50_over_plain"], 1 / 3, False),
+        ("p50 over batching, at most a third", figures["p50_over_batching"], 1 / 3, False),
+        ("p99 over plain, at most 1.5", figures["p99_over_plain"], 1.5, False),
+    ]
+    return _table(
+        "Mixed lengths",
+        "Log-normal lengths from 32 to 16,384 tokens, 32 clients, every document once.",
+        "server | documents/s | p50 | p99 | p99 below 512 tokens | peak memory",
+        rows,
+    ) + _goals(goals)
+
+
+def _short_behind_long(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {kind} | {_ms(_over_rounds(figures, kind, 'p50_short'))} "
+        f"| {_ms(_over_rounds(figures, kind, 'p99_short'))} "
+        f"| {_ms(_over_rounds(figures, kind, 'p99_long'))} "
+        f"| {_over_rounds(figures, kind, 'peak_bytes') / 2**20:,.0f} MiB |"
+        for kind in (OURS, PLAIN)
+    ]
+    goals = [
+        ("p99 of short ones over plain, at most 0.5", figures["p99_short_over_plain"], 0.5, False),
+        ("p99 of long ones over plain, at most 1", figures["p99_long_over_plain"], 1, False),
+        ("peak memory over plain, below 1", figures["peak_bytes_over_plain"], 1, False),
+    ]
+    return _table(
+        "Short behind long",
+        "5% of the documents have 16,384 tokens, the others fewer than 512; "
+        f"{figures['rate']:.1f} arrive a second (60% of capacity), and latency counts from the "
+        "scheduled time.",
+        "server | p50 short | p99 short | p99 long | peak memory",
+        rows,
+    ) + _goals(goals)
+
+
+def _overload(figures: Mapping[str, Any]) -> str:
+    statuses = ", ".join(f"{count:,} × {status}" for status, count in figures["statuses"].items())
+    refusal = figures["refusal_seconds_p50"]
+    rows = [
+        f"| offered | {figures['offered_per_second']:.0f} a second, five times the peak |",
+        f"| goodput | {figures['goodput_over_peak']:.1%} of the peak (at least 90%) |",
+        f"| answers | {statuses} |",
+        f"| a refusal, median | {_ms(refusal) if refusal is not None else 'none'} (below 50 ms) |",
+        f"| peak memory | {figures['peak_bytes'] / 2**20:,.0f} MiB |",
+        f"| normal again after | {figures['recovered_after_seconds']:.1f} s (at most 5) |",
+    ]
+    return _table("Overload", "Five times capacity, on schedule.", "what | measured", rows)
+
+
+def _cold_start(figures: Mapping[str, Any]) -> str:
+    rows = [f"| {figures['median']:.2f} s | {figures['most']:.2f} s | {len(figures['seconds'])} |"]
+    return _table(
+        "Cold start",
+        "From process start to the first 200 on `/readyz`; the goal is 2.5 s.",
+        "median | most | starts",
+        rows,
+    )
+
+
+def _table(title: str, text: str, head: str, rows: list[str]) -> str:
+    line = "|---" * len(head.split("|")) + "|"
+    return f"## {title}\n\n{text}\n\n| {head} |\n{line}\n" + "\n".join(rows) + "\n"
+
+
+def _goals(goals: list[tuple[str, float, float, bool]]) -> str:
+    lines = [
+        f"- {name}: {value:.2f}, {_verdict(value >= bound if upward else value <= bound)}"
+        for name, value, bound, upward in goals
+    ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "missed"
+
+
+def _mean(case: Mapping[str, Any], name: str) -> float:
+    return float(sum(row[name] for row in case["rounds"]) / len(case["rounds"]))
+
+
+def _over_rounds(figures: Mapping[str, Any], kind: str, name: str) -> float:
+    values = sorted(row[kind][name] for row in figures["rounds"])
+    return float(values[len(values) // 2])
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms"
