@@ -5,6 +5,7 @@ Runs on the same data share them: nine attentions tokenize once, and start from 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,7 +69,7 @@ def prepare(plan: Plan, say: Log) -> Prepared:
         recipe.bag,
         recipe.seed,
         cache,
-        (*key, config.width, recipe.distillation),
+        (*key, config.width, hashlib.sha256(aims.tobytes()).hexdigest()),
     )
     say("bag of tokens is trained")
     return Prepared(corpus, vocabulary, tokens, baseline, config, aims, bag)

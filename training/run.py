@@ -30,7 +30,7 @@ from training.recipe import Recipe
 from training.storage import Cache, digest_of, storing
 
 PASSES = 3  # over the training documents, each cut to a crop, when no budget is given
-_CHECK_TOKENS, _CHECK_READ = 500_000, 2048  # validation while training
+_CHECK_TOKENS, _CHECK_READ = 1_000_000, 8192  # validation while training
 
 
 def train(plan: Plan) -> Checkpoint | None:
@@ -117,11 +117,10 @@ def _make_check(prepared: Prepared, plan: Plan) -> Check:
     valid = corpus.rows("valid")
     costs = np.minimum(tokens.lengths[valid], _CHECK_READ)
     rows = sample(valid, costs, _CHECK_TOKENS, plan.recipe.seed)
-    read = min(_CHECK_READ, plan.max_tokens)
 
     def check(model: Classifier) -> dict[str, float]:
         predict = predictor_for(model, tokens, prepared.vocabulary, plan.max_tokens)
-        logits, targets = predict(rows, read), corpus.targets[rows]
+        logits, targets = predict(rows, _CHECK_READ), corpus.targets[rows]
         right = float(np.mean(logits.argmax(axis=1) == targets))
         return {"loss": log_loss(logits, targets), "accuracy": right}
 
