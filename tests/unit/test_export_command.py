@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,18 @@ def test_an_export_does_not_replace_another_folder(
 def test_there_may_be_no_bundles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundles", "--root", str(tmp_path)]) == 0
     assert "there are no bundles" in capsys.readouterr().out
+
+
+def test_listing_loads_no_engine() -> None:
+    script = """
+import sys
+from longdoc import main
+assert main(["bundles", "--root", sys.argv[1]]) == 0
+loaded = {"torch", "onnx", "onnxruntime", "safetensors"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    root = shared_bundle().path.parent
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(root)], check=True, capture_output=True, text=True
+    )
+    assert "small-linear" in done.stdout
