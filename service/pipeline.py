@@ -157,7 +157,7 @@ class Pipeline:
         return EstimateResponse(
             estimates=estimates,
             queue_seconds=wait,
-            latency_seconds=wait + max(spread, per_window),
+            latency_seconds=wait + self.scheduler.slowdown * max(spread, per_window),
             would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
         )
 

@@ -28,6 +28,7 @@ from service.errors import Overloaded
 from service.jobs import Job, JobQueue, Piece, Step
 
 _SCAN = 64  # waiting jobs looked at for company
+_FORGET = 0.95  # weight of what was before, at each new run
 _NICE_STEP = 1.25  # how much less of a core one step of niceness gets (Linux)
 
 
@@ -108,6 +109,7 @@ class Scheduler:
         self._long = _Tier(policy, self._lock)
         self._tokens_running = 0
         self._short_of_tokens = False  # whether a lane waits for others' tokens
+        self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
         plan = [(self._fast, 0)] * policy.lanes + [(self._long, policy.long_nice)] * (
@@ -134,9 +136,17 @@ class Scheduler:
         """
         fast, long = self._fast.backlog, self._long.backlog
         if not self.is_long(work):
-            return fast / self.policy.lanes
+            return self.slowdown * fast / self.policy.lanes
         taken_by_short = min(fast, long * (1 / self.policy.long_share - 1))
-        return (long + taken_by_short) / self.policy.long_lanes
+        return self.slowdown * (long + taken_by_short) / self.policy.long_lanes
+
+    @property
+    def slowdown(self) -> float:
+        """How many seconds a fast lane lately needed for a second of work.
+
+        More than one where other programs, or the limits of a container, take their part.
+        """
+        return max(1.0, self._recent_seconds / self._recent_work)
 
     def admit(self, work: float, patience: float) -> None:
         """Refuse a request that the queue is too full for, or that would wait past its time."""
@@ -197,7 +207,7 @@ class Scheduler:
             if isinstance(group[0], Step):
                 self._run_step(tier, group[0])
             else:
-                self._run_pieces([job for job in group if isinstance(job, Piece)])
+                self._run_pieces(tier, [job for job in group if isinstance(job, Piece)])
 
     def _take(self, tier: _Tier) -> list[Job]:
         """Wait for the tier's next group; an empty one means that the scheduler is closed."""
@@ -255,7 +265,7 @@ class Scheduler:
         elif step.future.set_running_or_notify_cancel():
             step.future.set_result(Done(value, step.waited, time.monotonic() - started))
 
-    def _run_pieces(self, group: Sequence[Piece]) -> None:
+    def _run_pieces(self, tier: _Tier, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
         lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
         try:
@@ -281,11 +291,18 @@ class Scheduler:
         self._last_run_failed = False
         if len(group) == 1:
             self.cost.observe(int(lengths[0]), work)
+        if tier is self._fast:
+            self._learn_pace(ended - started, work)
         self._release(lengths)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
         self._observe(Run(tuple(int(n) for n in lengths), ended - started, waits))
         for piece, value, wait in zip(group, values, waits, strict=True):
             piece.future.set_result(Done(value, wait, ended - started))
+
+    def _learn_pace(self, seconds: float, work: float) -> None:
+        with self._lock:
+            self._recent_seconds = _FORGET * self._recent_seconds + seconds
+            self._recent_work = _FORGET * self._recent_work + max(work, 1e-6)
 
     def _release(self, lengths: np.ndarray) -> None:
         with self._lock:

@@ -73,10 +73,10 @@ class Settings:
         0.1, "predicted work from which a document is long", low=0, high=3600
     )
     long_nice: int = _setting(
-        7, "by how much the long lanes' thread priority is lowered", low=0, high=19
+        6, "by how much the long lanes' thread priority is lowered", low=0, high=19
     )
     patience: float = _setting(
-        50.0,
+        100.0,
         "ageing: newer, shorter work passes a document for at most this many times its own work",
         low=0,
         high=1e6,

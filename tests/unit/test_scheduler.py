@@ -270,6 +270,25 @@ def test_long_documents_are_told_that_short_ones_go_first() -> None:
         assert scheduler.expected_wait(0.1) == pytest.approx(0.5)
 
 
+def test_a_machine_that_others_use_too_makes_the_wait_longer() -> None:
+    work = iter(range(1000))
+
+    def slow_clock() -> float:
+        return next(work) * 0.001  # every run seems to take one millisecond of work
+
+    engine = FakeEngine(seconds=lambda _batch, _n: 0.01)
+    scheduler = Scheduler(engine, CostModel(), ONE_LANE, work_clock=slow_clock)
+    try:
+        assert scheduler.slowdown == 1.0
+        for _ in range(30):
+            job = piece(10)
+            scheduler.submit(job)
+            job.future.result(10)
+        assert scheduler.slowdown > 5
+    finally:
+        scheduler.close()
+
+
 def test_tokens_in_flight_are_bounded() -> None:
     engine = GatedEngine()
     policy = replace(ONE_LANE, lanes=4, tokens_running=250)
