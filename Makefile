@@ -6,10 +6,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 FILES := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test lint format types imports package ci clean
+.PHONY: help setup serve bench dashboard screenshots browser test lint format types imports package ci clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -19,17 +19,34 @@ $(VENV)/.serve: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
+# What the dashboard needs: no torch.
+$(VENV)/.dashboard: $(FILES) | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[dashboard]'
+	@touch $@
+
 # What development needs: everything.
 $(VENV)/.dev: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[torch,dashboard,loadtest,dev]'
-	@touch $@ $(VENV)/.serve
+	@touch $@ $(VENV)/.serve $(VENV)/.dashboard
 
 setup: $(VENV)/.dev ## Create .venv with everything for development
 
 serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000 (ATTENTION=performer chooses another)
 	$(BIN)/longdoc serve $(if $(ATTENTION),--attention $(ATTENTION))
 
-test: $(VENV)/.dev ## Run all tests
+bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours; resumable)
+	$(BIN)/longdoc bench
+
+dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
+	$(BIN)/streamlit run dashboard/app.py
+
+screenshots: $(VENV)/.dev browser ## Take the pictures of the dashboard in docs/images
+	$(BIN)/python -m tests.screenshots
+
+browser: # What drives the browser tests; installed only where it is missing
+	scripts/install-browser
+
+test: $(VENV)/.dev browser ## Run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.dev ## Check formatting and lint

@@ -117,13 +117,6 @@ class Store:
         except (zlib.error, ValidationError, TypeError) as error:
             raise StoreError(f"{self.path}, record {number}: damaged raw values: {error}") from None
 
-    def compact(self) -> None:
-        """Leave one file with nothing beside it, fit to be copied."""
-        with self._open() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("VACUUM")
-
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:

@@ -55,7 +55,10 @@ def _version(path: Path) -> tuple[float, int]:
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the results")
-def _read_results(paths: tuple[Path, ...], _versions: tuple[tuple[float, int], ...]) -> Results:
+def _read_results(
+    paths: tuple[Path, ...],
+    versions: tuple[tuple[float, int], ...],  # noqa: ARG001 - a part of the cache's key
+) -> Results:
     return read_results(paths)
 
 
@@ -80,7 +83,10 @@ def classifiers() -> list[Classifier]:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _read_classifiers(root: Path, _manifests: tuple[float, ...]) -> list[Classifier]:
+def _read_classifiers(
+    root: Path,
+    manifests: tuple[float, ...],  # noqa: ARG001 - a part of the cache's key
+) -> list[Classifier]:
     return read_classifiers(root)
 
 

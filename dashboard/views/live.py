@@ -47,7 +47,7 @@ def _refresh(remote: Remote) -> None:
         return
     history = _remember(remote.address, metrics)
     (st.success if ready else st.warning)("Ready" if ready else "Not ready: starting or draining")
-    if len(history) < 2:
+    if not history:
         st.caption("Gathering the first figures …")
     else:
         _draw_figures(history)

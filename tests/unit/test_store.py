@@ -131,9 +131,8 @@ def test_a_newer_layout_is_refused_and_told_among_others(tmp_path: Path) -> None
     assert "install a newer longdoc" in problems[0]
 
 
-def test_a_compacted_store_is_one_file_that_reads_from_anywhere(tmp_path: Path) -> None:
+def test_a_store_at_rest_is_one_file_that_reading_leaves_alone(tmp_path: Path) -> None:
     store = fill(tmp_path / "results.sqlite")
-    store.compact()
     assert [path.name for path in tmp_path.iterdir()] == ["results.sqlite"]
     before = store.path.read_bytes()
     loaded = Store(store.path, read_only=True).load()
