@@ -47,6 +47,7 @@ def small_checkpoint(folder: Path, attention: str = "linear", **params: Any) -> 
         layers=1,
         width=16,
         hidden=32,
+        damp_repeats=True,
     )
     torch.manual_seed(0)
     model = Classifier(config).eval()
