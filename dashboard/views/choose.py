@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dashboard import controls
+from dashboard.choice_charts import choice_chart
 from dashboard.choosing import (
     TOKENS_PER_WORD,
     Candidate,
@@ -44,6 +45,11 @@ def draw() -> None:
         return
     _show_winner(ranked, wanted)
     _show_ranking(ranked)
+    st.subheader("Predicted latency")
+    st.caption(
+        "In the order of the ranking; what misses the limits is faint, the line is the target."
+    )
+    controls.show_figure(choice_chart(ranked, wanted.latency_ms), "choices-latency")
 
 
 def _ask_lengths() -> list[int]:

@@ -10,9 +10,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import controls
-from dashboard.chart_parts import without_legend
 from dashboard.load_charts import live_chart
-from dashboard.looks import legend_html
 from dashboard.remote import Remote, RemoteError, rates
 
 _EVERY = 2.0
@@ -92,10 +90,9 @@ def _draw_figures(history: deque[dict[str, Any]]) -> None:
     )
     for row in (charts[:2], charts[2:]):
         for column, (fields, title) in zip(st.columns(2), row, strict=True):
-            figure = live_chart(points, fields, title)
-            column.html(legend_html(figure.looks))
-            column.altair_chart(without_legend(figure.chart), width="stretch")
-    controls.download(points, "live")
+            with column:
+                figure = live_chart(points, fields, title)
+                controls.show_figure(figure, f"live-{title.lower().replace(' ', '-')}")
 
 
 def _draw_info(remote: Remote) -> None:

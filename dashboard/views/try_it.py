@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import controls
+from dashboard.choice_charts import score_chart
 from dashboard.highlight import highlight
 from dashboard.remote import Remote, RemoteError
 from dashboard.views.live import ask_remote
@@ -47,7 +48,7 @@ def draw() -> None:
         for score in answer["results"][0]["scores"]
     ]
     if rows:
-        controls.download(rows, "scores")
+        controls.show_figure(score_chart(rows), "scores")
 
 
 def _ask_text() -> str:
@@ -83,16 +84,6 @@ def _show(address: str, text: str, answer: dict[str, Any] | str) -> None:
         f"Read **{read['used']:,}** of {read['total']:,} tokens{windows}{cut}. Tokenizing took "
         f"{timings['tokenize']:.1f} ms, waiting {timings['queue']:.1f}, inference "
         f"{timings['infer']:.1f}; {answer['client_ms']:.1f} ms as seen from here."
-    )
-    st.dataframe(
-        result["scores"],
-        hide_index=True,
-        height=min(38 + 35 * len(result["scores"]), 250),
-        column_config={
-            "score": st.column_config.ProgressColumn(
-                "score", min_value=0.0, max_value=1.0, format="%.4f"
-            )
-        },
     )
     if result["evidence"]:
         st.markdown("**Evidence**")

@@ -135,7 +135,7 @@ def test_a_live_service_is_watched_and_tried(site: Site, chromium: Browser) -> N
     settle(page)
     site.served.classify()
     expect(page.get_by_text("requests/s", exact=True)).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("small-linear")).to_be_visible()
+    expect(page.get_by_role("heading", name="small-linear")).to_be_visible()
     page.goto(f"{site.address}/try?address={site.served.url}")
     settle(page)
     page.get_by_label("Or paste it").fill(" ".join(SENTENCES) + " <b>not code</b>")

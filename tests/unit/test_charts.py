@@ -24,6 +24,8 @@ from dashboard.accuracy import (
 )
 from dashboard.accuracy_charts import accuracy_chart, fidelity_chart, read_chart
 from dashboard.chart_parts import Figure, log_ticks, to_png, without_legend
+from dashboard.choice_charts import choice_chart, score_chart
+from dashboard.choosing import Wanted, rank
 from dashboard.cost_charts import METRICS, cost_chart, gains_chart
 from dashboard.costs import cost_rows, crossovers, interpolate, left_out, paper_gains
 from dashboard.data import fidelity_rows, read_classifiers, read_results
@@ -159,6 +161,10 @@ def figures() -> dict[str, Figure]:
         "load": against_load([test for _, test in tests]),
         "by_length": by_length(tests, "p95"),
         "over_time": over_time(tests),
+        "choices": choice_chart(rank(measurements(), Wanted([900], 50.0, None, 2), {}), 50.0),
+        "scores": score_chart(
+            [{"service": s, "label": n, "score": 0.5} for s in ("one", "two") for n in "ab"]
+        ),
         "live": live_chart(history, {"requests": "requests", "errors": "errors"}, "Requests"),
     }
 
