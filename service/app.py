@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
 from service import docs_page, protocol_v2, routes, stream
 from service.middleware import Edge
@@ -16,7 +16,7 @@ from service.problems import install_handlers
 from service.state import Service
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: Service) -> ASGIApp:
     """The web application around a service; starting it starts the self-test."""
 
     @asynccontextmanager
@@ -34,7 +34,6 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        middleware=[Middleware(Edge, service=service)],
     )
     app.state.service = service
     app.include_router(routes.router)
@@ -42,4 +41,4 @@ def create_app(service: Service) -> FastAPI:
     app.include_router(protocol_v2.router)
     app.include_router(docs_page.router)
     install_handlers(app)
-    return app
+    return Edge(app, service)

@@ -23,6 +23,8 @@ from service.scheduler import Policy, Run, Scheduler
 from service.selftest import CANARY, SelfTest, run_self_test
 from service.settings import Settings
 
+_BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
+
 
 @dataclass(frozen=True)
 class Model:
@@ -165,6 +167,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
     return Policy(
         lanes=lanes,
         long_lanes=long_lanes,
+        nice=_BELOW_THE_EVENT_LOOP if prioritised else 0,
         long_nice=settings.long_nice if prioritised else 0,
         long_work=settings.long_seconds,
         patience=settings.patience,

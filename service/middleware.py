@@ -1,4 +1,4 @@
-"""What stands around every request: id, keys, draining, counting, one log line.
+"""What stands around every request: id, keys, draining, a full queue, counting, one log line.
 
 Pure ASGI: nothing here buffers a body, and a caller's hanging up stays visible.
 """
@@ -21,7 +21,9 @@ from service.state import RequestRecord, Service
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
+_WORK_PATHS = ("/classify", "/infer")
 _LINGER_SECONDS = 2.0
+_SMALL_BYTES = 1 << 20  # a refused body of at most this is read to its end
 
 
 class Edge:
@@ -47,7 +49,7 @@ class Edge:
         self.service.in_flight += counted
         try:
             if counted:
-                self._check(headers)
+                self._check(scope, headers)
             await self.app(scope, exchange.receive, exchange.send)
         except ServiceError as error:
             response = problem_response(error, scope["path"])
@@ -57,7 +59,8 @@ class Edge:
             self.service.release(record)
             self._note(scope, record, exchange.status)
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Refuse early, before any work: callers without a key, and all when there is no room."""
         if self._keys:
             sent = headers.get("x-api-key") or headers.get("authorization", "")
             key = sent.removeprefix("Bearer ").strip().encode("utf-8", "replace")
@@ -65,6 +68,8 @@ class Edge:
             if not any(matches):
                 raise Unauthorized
         self.service.check_draining()
+        if scope["method"] == "POST" and scope["path"].endswith(_WORK_PATHS):
+            self.service.running.scheduler.refuse_if_full()
 
     def _note(self, scope: Scope, record: RequestRecord, status: int) -> None:
         metrics, seconds = self.service.metrics, time.monotonic() - record.started
@@ -92,8 +97,8 @@ class _Exchange:
     """A request's two directions, and how far each has come.
 
     When a request is refused before its body has been read, the answer goes out at once, and
-    what is still on its way is read and thrown away for a moment before the connection closes:
-    closing at once would make the caller's system discard the answer.
+    what is still on its way is read and thrown away for a moment: closing at once would make the
+    caller's system discard the answer. The connection then closes, unless the body is small.
     """
 
     def __init__(
@@ -101,8 +106,9 @@ class _Exchange:
     ) -> None:
         self._receive, self._send, self._request_id = receive, send, request_id
         self._linger = min(seconds, _LINGER_SECONDS)
-        has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-        self._body_done = not has_body
+        length = headers.get("content-length", "0")
+        self._body_done = length == "0" and "transfer-encoding" not in headers
+        self._small = length.isdigit() and 0 < int(length) <= _SMALL_BYTES
         self.status = CLIENT_LEFT
 
     async def receive(self) -> Message:
@@ -118,7 +124,7 @@ class _Exchange:
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = self._request_id
-            if not self._body_done and self.status >= 400:
+            if not self._body_done and not self._small and self.status >= 400:
                 headers["connection"] = "close"
         elif not self._body_done and not message.get("more_body", False) and self.status >= 400:
             await self._send({**message, "more_body": True})

@@ -129,7 +129,7 @@ async def model_ready(name: str, request: Request) -> Response:
 async def infer(name: str, request: Request) -> dict[str, Any]:
     """Classify the texts of a BYTES tensor."""
     service = _service_with(name, request)
-    settings = service.settings
+    pipeline, settings = service.running.pipeline, service.settings
     binary = _HEADER in request.headers
     if not binary and content_type(request) != "application/json":
         raise UnsupportedMedia("send application/json")
@@ -138,7 +138,7 @@ async def infer(name: str, request: Request) -> dict[str, Any]:
     if len(texts) > settings.max_texts:
         raise InvalidRequest(f"{len(texts)} texts; at most {settings.max_texts} are allowed")
     options = Options(timeout=settings.timeout_ms / 1000)
-    answer = await unless_client_leaves(request, service.running.pipeline.classify(texts, options))
+    answer = await unless_client_leaves(request, pipeline.classify(texts, options))
     note_answer(service, request.state.record, answer)
     labels = service.deployment.model.labels
     position = {label: index for index, label in enumerate(labels)}

@@ -42,8 +42,8 @@ async def classify(request: Request) -> Response:
     Takes JSON or a plain text, gzipped or not; options may also stand in the query.
     """
     service = service_of(request)
-    wanted = await _read_request(request, ClassifyRequest)
     pipeline = service.running.pipeline
+    wanted = await _read_request(request, ClassifyRequest)
     options = choose_options(wanted, service)
     answer = await unless_client_leaves(request, pipeline.classify(wanted.texts, options))
     record: RequestRecord = request.state.record

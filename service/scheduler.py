@@ -13,6 +13,7 @@ predicted seconds of work, not at a number of requests.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,7 +39,8 @@ class Policy:
 
     lanes           threads for short documents
     long_lanes      further threads for long documents; 0 sends everything to `lanes`
-    long_nice       by how much the long lanes' priority is lowered; 0 where it cannot be
+    nice            by how much every lane stands below the event loop; 0 where it cannot
+    long_nice       by how much the long lanes stand below the others; 0 where they cannot
     long_work       predicted work from which a document counts as long
     patience        ageing: a job is overtaken for at most this many times its own work,
     overtake        and for at most this long
@@ -53,6 +55,7 @@ class Policy:
 
     lanes: int = 1
     long_lanes: int = 1
+    nice: int = 0
     long_nice: int = 10
     long_work: float = 0.1
     patience: float = 10.0
@@ -112,9 +115,8 @@ class Scheduler:
         self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
-        plan = [(self._fast, 0)] * policy.lanes + [(self._long, policy.long_nice)] * (
-            policy.long_lanes
-        )
+        plan = [(self._fast, policy.nice)] * policy.lanes
+        plan += [(self._long, policy.nice + policy.long_nice)] * policy.long_lanes
         self._threads = [
             threading.Thread(target=self._lane, args=lane, name=f"lane-{index}", daemon=True)
             for index, lane in enumerate(plan)
@@ -155,6 +157,12 @@ class Scheduler:
             raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
         if wait > patience:
             raise Overloaded(retry_after=wait - patience)
+
+    def refuse_if_full(self) -> None:
+        """Refuse whatever comes, before any work on it, when neither tier has room."""
+        wait = min(self.expected_wait(0.0), self.expected_wait(math.inf))
+        if wait > self.policy.queue_seconds:
+            raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
 
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `Done` or an error."""

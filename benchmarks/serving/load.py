@@ -40,7 +40,8 @@ class Client:
         except BaseException:
             pair[1].close()
             raise
-        self._free.append(pair)
+        if not pair[1].is_closing():
+            self._free.append(pair)
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
@@ -54,6 +55,8 @@ class Client:
                 lower = head.lower()
                 start = lower.index(b"content-length:") + 15
                 await reader.readexactly(int(lower[start : lower.index(b"\r", start)]))
+                if b"connection: close" in lower:
+                    writer.close()
                 return int(head[9:12])
         except (OSError, asyncio.IncompleteReadError):
             return 0
