@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_limits
 
 from training.corpus import Corpus
 from training.metrics import accuracy, macro_f1
+from training.regression import fit_regression
 from training.storage import Array, Cache
 
 Floats = NDArray[np.float32]
@@ -46,8 +45,7 @@ def make_baseline(corpus: Corpus, seed: int, cache: Cache) -> Baseline:
 
     def fit() -> _Fit:
         if not fitted:
-            with threadpool_limits(limits=1):  # sums in one order: same seed, same teacher
-                fitted.append(_Fit(corpus, seed))
+            fitted.append(_Fit(corpus, seed))
         return fitted[0]
 
     record = cache.json("baseline", key, lambda: fit().record)
@@ -73,7 +71,7 @@ class _Fit:
         )
         features = vectorizer.fit_transform(corpus.texts[i] for i in train)
         valid_features = vectorizer.transform(corpus.texts[i] for i in valid)
-        fits = {c: _regression(c, seed).fit(features, targets[train]) for c in _STRENGTHS}
+        fits = {c: fit_regression(features, targets[train], c, seed) for c in _STRENGTHS}
         reached = {c: m.score(valid_features, targets[valid]) for c, m in fits.items()}
         strength = max(_STRENGTHS, key=lambda c: reached[c])
         test_features = vectorizer.transform(corpus.texts[i] for i in test)
@@ -100,13 +98,9 @@ class _Fit:
         teacher = np.zeros((len(targets), labels), np.float32)
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
         for rest, fold in splitter.split(features, targets):
-            model = _regression(strength, seed).fit(features[rest], targets[rest])
+            model = fit_regression(features[rest], targets[rest], strength, seed)
             teacher[fold] = _spread(model, features[fold], labels)
         return teacher
-
-
-def _regression(strength: float, seed: int) -> Any:
-    return LogisticRegression(C=strength, max_iter=300, tol=1e-4, random_state=seed)
 
 
 def _spread(model: Any, features: Any, labels: int) -> Floats:

@@ -38,6 +38,7 @@ class Loop:
         model: Classifier,
         tokens: Tokens,
         rows: Ints,
+        shifts: Ints,
         aims: Array,
         check: Check,
         recipe: Recipe,
@@ -49,6 +50,7 @@ class Loop:
         self.model = model
         self.tokens = tokens
         self.rows = rows  # (documents,)
+        self.shifts = shifts  # (documents,), added to each id of a document
         self.aims = aims  # (documents, labels)
         self.check = check
         self.recipe = recipe
@@ -58,10 +60,10 @@ class Loop:
         self.say = say
         self.device = model.head.weight.device
         self.progress = Progress()
-        self.parameters = dict(model.named_parameters())
+        self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         self.average = Average(self.parameters, recipe.average)
         self.best = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self.optimizer = _optimizer(model, recipe)
+        self.optimizer = _optimizer(self.parameters, recipe)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.half = _half_precision(self.device)
         self.scaler = torch.amp.GradScaler(enabled=self.half is torch.float16)
@@ -111,6 +113,7 @@ class Loop:
         crop = self._crop()
         pieces = [
             random_piece(self.tokens, int(self.rows[i]), crop, recipe.token_dropout, noise)
+            + self.shifts[i]
             for i in batch
         ]
         ids, lengths = (x.to(self.device) for x in pad(pieces))
@@ -218,19 +221,15 @@ class Loop:
             self.scaler.load_state_dict(self.progress.scaler)
 
 
-def _optimizer(model: Classifier, recipe: Recipe) -> torch.optim.AdamW:
-    """Embeddings and head move slowly; the blocks' matrices decay."""
-    words, matrices, others = [], [], []
-    for name, parameter in model.named_parameters():
-        if name.startswith(("embedding.", "head.")):
-            words.append(parameter)
-        elif parameter.dim() > 1:
-            matrices.append(parameter)
-        else:
-            others.append(parameter)
+def _optimizer(parameters: Mapping[str, Tensor], recipe: Recipe) -> torch.optim.AdamW:
+    """The head moves slowly; the blocks' matrices decay."""
+    head = [p for name, p in parameters.items() if name.startswith("head.")]
+    blocks = [p for name, p in parameters.items() if not name.startswith("head.")]
+    matrices = [p for p in blocks if p.dim() > 1]
+    others = [p for p in blocks if p.dim() <= 1]
     return torch.optim.AdamW(
         [
-            {"params": words, "lr": recipe.word_rate, "weight_decay": 0.0},
+            {"params": head, "lr": recipe.head_rate, "weight_decay": 0.0},
             {"params": matrices, "lr": recipe.block_rate, "weight_decay": recipe.weight_decay},
             {"params": others, "lr": recipe.block_rate, "weight_decay": 0.0},
         ],

@@ -5,15 +5,13 @@ Runs on the same data share them: nine attentions tokenize once, and start from 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from models.classifier import Classifier
 from models.config import ModelConfig
-from training.bag import make_bag
+from training.bag import Bag, make_bag
 from training.baseline import Baseline, make_baseline
 from training.corpus import SPLITS, Corpus, read_corpus
 from training.embeddings import make_embeddings
@@ -34,7 +32,7 @@ class Prepared:
     baseline: Baseline
     config: ModelConfig
     aims: Array
-    bag: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    bag: Bag
 
 
 def prepare(plan: Plan, say: Log) -> Prepared:
@@ -64,12 +62,12 @@ def prepare(plan: Plan, say: Log) -> Prepared:
     bag = make_bag(
         tokens,
         train_rows,
-        aims,
+        corpus.rows("valid"),
+        corpus.targets,
         embeddings,
-        recipe.bag,
         recipe.seed,
         cache,
-        (*key, config.width, hashlib.sha256(aims.tobytes()).hexdigest()),
+        key,
     )
     say("bag of tokens is trained")
     return Prepared(corpus, vocabulary, tokens, baseline, config, aims, bag)

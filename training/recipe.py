@@ -7,29 +7,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class BagRecipe:
-    """The first stage: embeddings and head alone, on counts of tokens.
-
-    epochs          passes over the training documents
-    batch           documents per step
-    rate            learning rate; rises over `warm_up` steps, then falls to 0
-    keep            a document's tokens are thinned to a share drawn from here to 1
-    type_dropout    share of a document's distinct tokens left out at each step
-    average         decay of the running average of weights, which is what is kept
-    """
-
-    epochs: int = 10
-    batch: int = 32
-    rate: float = 1e-2
-    warm_up: int = 50
-    keep: float = 0.3
-    type_dropout: float = 0.3
-    average: float = 0.995
-
-
-@dataclass(frozen=True)
 class Recipe:
-    """The second stage, of the whole network, and what both stages share.
+    """The training of the whole network, which starts from the best bag of tokens.
 
     vocabulary      entries of a vocabulary that is learnt
     budget          tokens to train on, in millions; None is `PASSES` over the training documents
@@ -37,7 +16,7 @@ class Recipe:
     last_crop       the same for the last quarter of the steps
     batch_tokens    tokens per step
     block_rate      learning rate of the blocks
-    word_rate       learning rate of embeddings and head
+    head_rate       learning rate of the head; embeddings stay as the bag has them
     weight_decay    of the blocks' matrices
     warm_up         share of the budget over which the rates rise; then they fall to 0
     token_dropout   share of tokens left out of a document at each step
@@ -54,7 +33,7 @@ class Recipe:
     last_crop: int = 2048
     batch_tokens: int = 8192
     block_rate: float = 1e-3
-    word_rate: float = 5e-4
+    head_rate: float = 1e-3
     weight_decay: float = 0.05
     warm_up: float = 0.05
     token_dropout: float = 0.1
@@ -64,7 +43,6 @@ class Recipe:
     checks: int = 4
     patience: int = 2
     seed: int = 0
-    bag: BagRecipe = BagRecipe()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from models.checkpoint import CHECKPOINT, Checkpoint, write_checkpoint
 from models.classifier import Classifier
@@ -44,13 +46,16 @@ def train(plan: Plan) -> Checkpoint | None:
     torch.use_deterministic_algorithms(True, warn_only=plan.device != "cpu")
     say = Log()
     prepared = prepare(plan, say)
-    model = _start(prepared, plan)
+    bag = prepared.bag
+    model = _start(prepared, plan, bag.embeddings)
+    trained = _start(prepared, plan, bag.folded)
     loop = Loop(
-        model,
+        trained,
         prepared.tokens,
         prepared.corpus.rows("train"),
+        bag.folds * len(bag.embeddings),
         prepared.aims,
-        _make_check(prepared, plan),
+        _make_check(model, prepared, plan),
         plan.recipe,
         _budget(plan.recipe, prepared),
         state,
@@ -62,6 +67,7 @@ def train(plan: Plan) -> Checkpoint | None:
         say(f"resumed at step {loop.progress.step}")
     progress = loop.run()
     loop.save()
+    _take_over(model, trained)
     say(f"trained {progress.step} steps in {progress.seconds:.0f} s; evaluating")
     evaluation = calibrate_and_test(model, prepared, plan, Cache(work))
     checkpoint = Checkpoint(
@@ -100,25 +106,36 @@ def _can_write(plan: Plan, state: Path) -> None:
         state.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _start(prepared: Prepared, plan: Plan) -> Classifier:
-    """A network that is exactly the bag."""
+def _start(prepared: Prepared, plan: Plan, embeddings: Tensor) -> Classifier:
+    """A network that is exactly the bag, with these embeddings, which stay as they are."""
     torch.manual_seed(plan.recipe.seed)
-    model = Classifier(prepared.config)
-    words, head, bias = prepared.bag
+    model = Classifier(replace(prepared.config, vocab_size=len(embeddings)))
     with torch.no_grad():
-        model.embedding.weight.copy_(words)
-        model.head.weight.copy_(head)
-        model.head.bias.copy_(bias)
+        model.embedding.weight.copy_(embeddings)
+        model.head.weight.copy_(prepared.bag.weight)
+        model.head.bias.copy_(prepared.bag.bias)
+    model.embedding.weight.requires_grad = False
     return model.to(plan.device)
 
 
-def _make_check(prepared: Prepared, plan: Plan) -> Check:
+@torch.no_grad()
+def _take_over(model: Classifier, trained: Classifier) -> None:
+    """Copy everything but the embeddings."""
+    learnt = trained.state_dict()
+    for name, tensor in model.state_dict().items():
+        if not name.startswith("embedding."):
+            tensor.copy_(learnt[name])
+
+
+def _make_check(model: Classifier, prepared: Prepared, plan: Plan) -> Check:
+    """Validation of what is trained, with the embeddings that will be kept."""
     corpus, tokens = prepared.corpus, prepared.tokens
     valid = corpus.rows("valid")
     costs = np.minimum(tokens.lengths[valid], _CHECK_READ)
     rows = sample(valid, costs, _CHECK_TOKENS, plan.recipe.seed)
 
-    def check(model: Classifier) -> dict[str, float]:
+    def check(trained: Classifier) -> dict[str, float]:
+        _take_over(model, trained)
         predict = predictor_for(model, tokens, prepared.vocabulary, plan.max_tokens)
         logits, targets = predict(rows, _CHECK_READ), corpus.targets[rows]
         right = float(np.mean(logits.argmax(axis=1) == targets))

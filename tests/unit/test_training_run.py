@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from training import loop
 from training.corpus import SPLITS
 from training.errors import RunError
 from training.plan import Plan
+from training.results import read_results, results_page
 from training.run import train
 from training.train_command import configure, make_plan
 
@@ -139,6 +141,20 @@ def test_the_stored_weights_are_those_that_were_evaluated(folder: Path) -> None:
     stored = model.state_dict()
     for name, tensor in weights(folder / "first").items():
         assert torch.equal(stored[name], tensor.float())
+
+
+def test_the_page_of_results_has_a_row_per_classifier(folder: Path, tmp_path: Path) -> None:
+    for name in ("data-linear", "more-linear"):
+        shutil.copytree(folder / "first", tmp_path / name)
+    (tmp_path / ".cache").mkdir()
+    results = read_results(tmp_path)
+    page = results_page(results)
+    assert len(results) == 2
+    table = [line for line in page.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1  # every row has all columns
+    accuracy = results[0][0].evaluation["accuracy"]
+    assert sum(line.startswith(f"| Linear (ELU) | {accuracy:.3f} |") for line in table) == 2
+    assert "| TF-IDF + logistic regression |" in page
 
 
 def test_nothing_is_left_beside_a_finished_run(folder: Path) -> None:
