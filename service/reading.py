@@ -117,7 +117,8 @@ class Reader:
         spans: list[Offsets] = []
         for start, part in _parts(text):
             if offsets:
-                encoding = self.tokenizer.encode(part, add_special_tokens=False)
+                # Not `encode`, which keeps every other thread from running meanwhile.
+                encoding = self.tokenizer.encode_batch([part], add_special_tokens=False)[0]
                 span = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)  # (n, 2)
                 spans.append(span + start)
             else:
