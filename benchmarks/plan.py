@@ -17,6 +17,7 @@ from benchmarks.records import UNFUSED, Measurement
 from models.bundle import Precision
 from models.mechanisms import ATTENTIONS
 
+_LONG = 60.0  # seconds of timing from which fewer rounds must do
 LENGTHS = tuple(2**power for power in range(7, 17))
 
 
@@ -100,6 +101,10 @@ class Plan:
                     for precision in self.precisions
                     if engine == "onnxruntime" or precision == "fp32"
                 ]
+
+    def rounds_for(self, first_seconds: float) -> int:
+        """Rounds of a configuration; those whose runs take very long have three at most."""
+        return self.rounds if first_seconds * self.rounds <= _LONG else min(3, self.rounds)
 
     def runs_per_round(self, first_seconds: float) -> int:
         """How often a configuration runs in each round."""

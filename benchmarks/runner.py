@@ -35,6 +35,7 @@ class _Trial:
     worker: Worker
     first: dict[str, Any]
     about: dict[str, Any]
+    rounds: int
     samples: list[float] = field(default_factory=list)
     failure: str = ""
 
@@ -121,13 +122,14 @@ class Runner:
             "baseline_bytes": first["baseline_bytes"],
             "predicted_bytes": predicted,
         }
-        return _Trial(configuration, worker, first, about)
+        rounds = self._plan.rounds_for(first["first_seconds"])
+        return _Trial(configuration, worker, first, about, rounds)
 
     def _time(self, trials: list[_Trial]) -> None:
         """Time all in rounds, each round in another order, then record them."""
-        for _ in range(self._plan.rounds):
+        for index in range(self._plan.rounds):
             for trial in self._random.sample(trials, len(trials)):
-                if trial.failure:
+                if trial.failure or index >= trial.rounds:
                     continue
                 try:
                     runs = self._plan.runs_per_round(trial.first["first_seconds"])
@@ -140,7 +142,7 @@ class Runner:
                 status="failed" if trial.failure else "measured",
                 reason=trial.failure,
                 samples_seconds=tuple(trial.samples),
-                rounds=self._plan.rounds,
+                rounds=trial.rounds,
                 **trial.about,
             )
             self._experience.learn(record)

@@ -59,7 +59,7 @@ def choice_chart(ranked: Sequence[Candidate], target_ms: float | None) -> Figure
     ]
     if target_ms:
         layers.append(rule("x", target_ms))
-    height = 60 + _ROW_HEIGHT * len(rows)
+    height = 80 + _ROW_HEIGHT * len(rows)
     return Figure(finish(layers).properties(height=height), rows, looks)
 
 
@@ -71,11 +71,11 @@ def score_chart(rows: Sequence[Row]) -> Figure:
     labels = list(dict.fromkeys(row["label"] for row in rows))
     bars = alt.Chart(data(rows)).mark_bar()
     chart = bars.encode(
-        x=alt.X("score:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+        x=alt.X("score:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5)),
         y=alt.Y("label:N", sort=labels, title=None, axis=alt.Axis(labelLimit=230)),
         yOffset=alt.YOffset("service:N"),
         color=how["color"],
         tooltip=["service:N", "label:N", alt.Tooltip("score:Q", format=".4f")],
     )
-    height = 40 + _ROW_HEIGHT * len(labels) * len(services)
+    height = 80 + _ROW_HEIGHT * len(labels) * len(services)
     return Figure(finish([chart]).properties(height=height), rows, looks)

@@ -153,7 +153,12 @@ def live_chart(history: Sequence[Row], fields: Mapping[str, str], title: str) ->
     how = channels("which:N", looks)
     base = alt.Chart(data(rows)).encode(
         x=alt.X("at:Q", title="seconds", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False)),
-        y=alt.Y("value:Q", title=None, axis=alt.Axis(format="~s", tickCount=4)),
+        y=alt.Y(
+            "value:Q",
+            title=None,
+            scale=alt.Scale(domain=[0, max([1.0, *(row["value"] for row in rows)])]),
+            axis=alt.Axis(format="~s", tickCount=4),
+        ),
         color=how["color"],
         strokeDash=how["strokeDash"],
         tooltip=["which:N", alt.Tooltip("value:Q", format=",.2f")],

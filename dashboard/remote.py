@@ -87,8 +87,7 @@ class Remote:
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, bytes]:
-        parts = urlsplit(self.address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(self.address):
             raise RemoteError(f"{self.address!r} is no address; write http://127.0.0.1:8000")
         headers = {"X-API-Key": self.key} if self.key else {}
         url = self.address.rstrip("/") + path
@@ -114,6 +113,14 @@ class Remote:
                 f"nothing answers at {self.address} ({type(error).__name__}); start a service with "
                 "`longdoc serve`"
             ) from None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def rates(

@@ -155,3 +155,15 @@ def test_a_service_that_is_down_is_a_message(site: Site, chromium: Browser) -> N
     expect(page.get_by_text("nothing answers at")).to_be_visible(timeout=60_000)
     assert page.get_by_test_id("stException").count() == 0
     page.close()
+
+
+@pytest.mark.slow
+def test_an_upload_that_is_too_large_is_a_message(site: Site, chromium: Browser) -> None:
+    page = chromium.new_page()
+    page.goto(f"{site.address}/choose?how=upload")
+    settle(page)
+    large = {"name": "large.txt", "mimeType": "text/plain", "buffer": b"1 " * (11 << 20)}
+    page.locator("input[type=file]").set_input_files(large)  # type: ignore[arg-type]
+    expect(page.get_by_text(re.compile("File must be 20.*MB or smaller"))).to_be_visible()
+    assert page.get_by_test_id("stException").count() == 0
+    page.close()

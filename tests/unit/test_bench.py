@@ -18,6 +18,7 @@ from benchmarks.plan import QUICK, Configuration, Plan
 from benchmarks.prediction import Experience, predict
 from benchmarks.records import UNFUSED, Bundled, Measurement
 from benchmarks.runner import Runner
+from benchmarks.store import Store
 from benchmarks.table import summary_table
 from models.bundle import Bundle, Precision
 from models.errors import BundleError, ConfigError
@@ -155,6 +156,41 @@ def test_runs_per_round_keep_to_the_budget() -> None:
     assert plan.runs_per_round(1e-6) == 20
     assert plan.runs_per_round(0.05) == 4
     assert plan.runs_per_round(100.0) == 1
+
+
+def test_very_long_runs_have_fewer_rounds() -> None:
+    assert Plan(rounds=5).rounds_for(1.0) == 5
+    assert Plan(rounds=5).rounds_for(60.0) == 3
+    assert Plan(rounds=1).rounds_for(60.0) == 1
+
+
+def test_the_command_measures_bundles_and_goes_on_with_an_interrupted_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results.sqlite"
+    options = _parse(
+        *("--attention", "linear", "--engine", "onnxruntime", "--precision", "fp32"),
+        *("--lengths", "16,32", "--rounds", "1", "--dataset", "small", "--store", str(path)),
+        *("--bundles", str(shared_bundle().path.parent), "--made", str(tmp_path / "made")),
+    )
+    assert bench_command.run(options) == 0
+    first = Store(path).load()
+    (run,) = first.runs.values()
+    assert run.finished is not None
+    assert [m.length for m in first.measurements] == [16, 32]
+    assert first.measurements[0].bundle is not None
+    assert first.measurements[0].bundle.weights == "trained"  # not made here for speed alone
+    assert not (tmp_path / "made").exists()
+
+    interrupted = run.model_copy(update={"run": "interrupted", "finished": None})
+    Store(path).append(interrupted)
+    done = first.measurements[0].model_copy(update={"run": "interrupted"})
+    Store(path).append(done)
+    assert bench_command.run(options) == 0
+    assert "going on with run interrupted: 1 records" in capsys.readouterr().err
+    after = Store(path).load()
+    assert after.runs["interrupted"].finished is not None
+    assert [m.length for m in after.measurements if m.run == "interrupted"] == [16, 32]
 
 
 def test_networks_have_the_shipped_sizes_and_read_the_longest() -> None:
