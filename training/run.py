@@ -23,7 +23,7 @@ from training.errors import RunError
 from training.evaluation import sample
 from training.log import Log
 from training.loop import Check, Loop
-from training.metrics import log_loss
+from training.metrics import fit_temperature, log_loss
 from training.pictures import confusion_picture
 from training.plan import Plan
 from training.prediction import predictor_for
@@ -32,7 +32,7 @@ from training.recipe import Recipe
 from training.storage import Cache, digest_of, storing
 
 PASSES = 3  # over the training documents, each cut to a crop, when no budget is given
-_CHECK_TOKENS, _CHECK_READ = 1_000_000, 8192  # validation while training
+_CHECK_TOKENS, _CHECK_READ = 2_000_000, 8192  # validation while training
 
 
 def train(plan: Plan) -> Checkpoint | None:
@@ -128,7 +128,10 @@ def _take_over(model: Classifier, trained: Classifier) -> None:
 
 
 def _make_check(model: Classifier, prepared: Prepared, plan: Plan) -> Check:
-    """Validation of what is trained, with the embeddings that will be kept."""
+    """Validation of what is trained, with the embeddings that will be kept.
+
+    The loss is that at the best temperature, since calibration comes at the end.
+    """
     corpus, tokens = prepared.corpus, prepared.tokens
     valid = corpus.rows("valid")
     costs = np.minimum(tokens.lengths[valid], _CHECK_READ)
@@ -139,7 +142,8 @@ def _make_check(model: Classifier, prepared: Prepared, plan: Plan) -> Check:
         predict = predictor_for(model, tokens, prepared.vocabulary, plan.max_tokens)
         logits, targets = predict(rows, _CHECK_READ), corpus.targets[rows]
         right = float(np.mean(logits.argmax(axis=1) == targets))
-        return {"loss": log_loss(logits, targets), "accuracy": right}
+        loss = log_loss(logits / fit_temperature(logits, targets), targets)
+        return {"loss": loss, "accuracy": right}
 
     return check
 
