@@ -103,7 +103,7 @@ def test_what_is_kept_is_the_best_on_validation(folder: Path) -> None:
 
 def test_training_stops_when_nothing_is_gained(folder: Path) -> None:
     plan = plan_for(folder, "harmed")
-    harmful = replace(plan.recipe, block_rate=10.0, word_rate=10.0, average=0.0)
+    harmful = replace(plan.recipe, block_rate=10.0, head_rate=10.0, average=0.0)
     checkpoint = train(replace(plan, recipe=harmful))
     assert checkpoint is not None
     checks = checkpoint.training["checks"]

@@ -1,0 +1,97 @@
+"""The network starts as the best bag of tokens, and each document is kept from its own fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.classifier import Classifier
+from models.config import ModelConfig
+from tests.labelled import documents, write_jsonl
+from training.bag import Bag, damped_shares, fold_numbers, make_bag
+from training.batches import pad
+from training.corpus import Corpus, DataOptions, read_corpus
+from training.embeddings import make_embeddings
+from training.storage import Cache
+from training.tokenizing import Tokens, make_vocabulary, tokenize
+
+WIDTH = 16
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Tokens, Bag]:
+    folder: Path = tmp_path_factory.mktemp("bag")
+    corpus = read_corpus(DataOptions(str(write_jsonl(folder / "data.jsonl", documents(120)))))
+    cache = Cache(folder / "cache")
+    vocabulary = make_vocabulary(corpus, 320, None, cache)
+    tokens = tokenize(corpus, vocabulary, cache)
+    train, valid = corpus.rows("train"), corpus.rows("valid")
+    embeddings = make_embeddings(tokens, train, vocabulary.size, WIDTH, 0, cache, ("key",))
+    bag = make_bag(tokens, train, valid, corpus.targets, embeddings, 0, cache, ("key",))
+    return corpus, tokens, bag
+
+
+def test_the_network_starts_as_exactly_the_bag(made: tuple[Corpus, Tokens, Bag]) -> None:
+    corpus, tokens, bag = made
+    vocab = len(bag.embeddings)
+    config = ModelConfig(
+        vocab_size=vocab, num_labels=3, attention="linear", width=WIDTH, damp_repeats=True
+    )
+    model = Classifier(config).eval()
+    with torch.no_grad():
+        model.embedding.weight.copy_(bag.embeddings)
+        model.head.weight.copy_(bag.weight)
+        model.head.bias.copy_(bag.bias)
+        rows = corpus.rows("test")
+        found = model(*pad([tokens.document(int(row)) for row in rows])).numpy()
+    shares = damped_shares(tokens, rows, vocab)
+    expected = shares @ bag.embeddings.numpy() @ bag.weight.numpy().T + bag.bias.numpy()
+    assert np.allclose(found, expected, atol=1e-4)
+    assert np.mean(found.argmax(axis=1) == corpus.targets[rows]) > 0.7
+
+
+def test_a_document_is_surer_of_itself_only_in_the_fit_that_saw_it(
+    made: tuple[Corpus, Tokens, Bag],
+) -> None:
+    corpus, tokens, bag = made
+    train, vocab = corpus.rows("train"), len(bag.embeddings)
+    shares = damped_shares(tokens, train, vocab)
+    folded = bag.folded.numpy().reshape(-1, vocab, WIDTH)
+    assert len(folded) == 5
+    whole = shares @ bag.embeddings.numpy()
+    apart = np.concatenate([shares[i] @ folded[fold] for i, fold in enumerate(bag.folds)])
+    margins = []
+    for pooled in (whole, apart):
+        logits = pooled @ bag.weight.numpy().T
+        own = logits[np.arange(len(train)), corpus.targets[train]]
+        margins.append(float(np.mean(own - logits.mean(axis=1))))
+    assert margins[0] > margins[1] > 0
+
+
+def test_folds_spread_every_class() -> None:
+    targets = np.repeat([0, 1], [50, 10])
+    folds = fold_numbers(targets, seed=0)
+    for number in range(5):
+        assert np.bincount(targets[folds == number]).tolist() == [10, 2]
+    assert not fold_numbers(np.array([0, 0, 0, 1]), seed=0).any()
+
+
+def test_damped_shares_are_those_of_the_classifier() -> None:
+    tokens = Tokens(np.array([1, 1, 1, 2, 0], dtype=np.uint16), np.array([0, 5]))
+    thrice = 1 + np.log(3)
+    expected = np.array([1, thrice, 1]) / (2 + thrice)
+    assert np.allclose(damped_shares(tokens, np.array([0]), 3).toarray()[0], expected)
+
+
+def test_neighbours_get_like_embeddings(tmp_path: Path) -> None:
+    """Tokens 0 and 1 stand between the same others; 2 does not."""
+    rng = np.random.default_rng(0)
+    stream = [token for _ in range(3000) for token in (4, int(rng.integers(0, 2)), 5, 6, 2, 7)]
+    tokens = Tokens(np.array(stream, dtype=np.uint16), np.array([0, len(stream)]))
+    found = make_embeddings(tokens, np.array([0]), 8, 4, 0, Cache(tmp_path), ("key",))
+    unit = found / np.linalg.norm(found, axis=1, keepdims=True).clip(1e-9)
+    assert unit[0] @ unit[1] > 0.9
+    assert unit[0] @ unit[2] < 0.5
