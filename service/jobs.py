@@ -54,10 +54,12 @@ class Step(Job):
     """A call to run on a lane; the future gets what it returns.
 
     When that is a piece, the piece is queued in the step's place, and the future gets the
-    piece's result: a document is tokenized and then run without a detour.
+    piece's result: a document is tokenized and then run without a detour. `follows` is that
+    piece's predicted work.
     """
 
     call: Callable[[], Any]
+    follows: float = 0.0
 
 
 @dataclass(eq=False)

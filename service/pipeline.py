@@ -202,10 +202,9 @@ class Pipeline:
     async def _classify_one(
         self, text: str, options: Options, ticket: Ticket, index: int, ahead: float
     ) -> Answer:
-        work = self.reader.seconds(text) + self._work(self.reader.guess(text))
-        step = Step(
-            ticket, work, ahead, call=lambda: self._read_and_go_on(text, options, ticket, ahead)
-        )
+        call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
+        follows = self._work(self.reader.guess(text))
+        step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=follows)
         try:
             done = await self._on_lane(step)
         except InvalidRequest as error:

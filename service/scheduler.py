@@ -167,11 +167,15 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `Done` or an error."""
         job.submitted = time.monotonic()
-        tier = self._long if self.is_long(job.work) else self._fast
+        # A step holds the interpreter for long stretches; on a lane of low priority, which the
+        # system may stop at any moment, it would hold up the event loop and every other lane.
+        tier = self._tier(job.work) if isinstance(job, Piece) else self._fast
         with self._lock:
             closed = self._closed
             if not closed:
                 tier.add(job)
+                if isinstance(job, Step):
+                    self._tier(job.follows).backlog += job.follows
         if closed:
             job.future.cancel()
         else:
@@ -320,9 +324,18 @@ class Scheduler:
                 self._fast.wake.notify_all()
                 self._long.wake.notify_all()
 
+    def _tier(self, work: float) -> _Tier:
+        return self._long if self.is_long(work) else self._fast
+
     def _settle(self, tier: _Tier, job: Job) -> None:
         with self._lock:
+            if job.settled:
+                return
             tier.remove(job)
+            if isinstance(job, Step):
+                self._tier(job.follows).backlog -= job.follows
+            if self.depth == 0:  # what is left is rounding
+                self._fast.backlog = self._long.backlog = 0.0
 
 
 class _Tier:
@@ -341,11 +354,9 @@ class _Tier:
         self.wake.notify()
 
     def remove(self, job: Job) -> None:
-        if job.settled:
-            return
         job.settled = True
         self.jobs -= 1
-        self.backlog = self.backlog - job.work if self.jobs else 0.0
+        self.backlog -= job.work
         if len(self.queue) > 2 * self.jobs + _SCAN:
             self.queue.sweep()
 

@@ -236,6 +236,39 @@ def test_a_step_runs_on_a_lane_and_its_error_reaches_the_waiter() -> None:
             bad.future.result(10)
 
 
+def test_steps_of_long_documents_run_on_fast_lanes() -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:
+        step = Step(Ticket(0.0), 50.0, 0.0, call=lambda: threading.current_thread().name)
+        scheduler.submit(step)
+        assert step.future.result(10).value == "lane-0"
+
+
+def test_a_step_that_gives_a_piece_is_answered_by_the_piece() -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:
+        step = Step(Ticket(0.0), 0.01, 0.0, call=lambda: piece(7))
+        scheduler.submit(step)
+        done: Done = step.future.result(10)
+        alone = FakeEngine().run(np.arange(7)[None], np.array([7])).logits[0]
+        np.testing.assert_array_equal(done.value[0], alone)
+        wait_until(lambda: scheduler.depth == 0)
+
+
+def test_a_piece_that_follows_a_step_can_still_be_dropped() -> None:
+    engine = GatedEngine()
+    with running(engine, replace(ONE_LANE, lanes=2, tokens_running=100)) as scheduler:
+        occupying = piece(100)  # all the tokens that may run
+        scheduler.submit(occupying)
+        wait_until(lambda: engine.runs == [[100]])
+        step = Step(Ticket(0.0), 0.001, 0.0, call=lambda: piece(50))
+        scheduler.submit(step)
+        wait_until(lambda: scheduler.backlog == pytest.approx(0.15))
+        assert step.future.cancel()
+        wait_until(lambda: scheduler.backlog == pytest.approx(0.1))
+        engine.gate.set()
+        occupying.future.result(10)
+    assert engine.runs == [[100]]
+
+
 def test_admission_counts_predicted_work_not_requests() -> None:
     engine = GatedEngine()
     policy = replace(ONE_LANE, queue_seconds=0.5)
