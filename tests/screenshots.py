@@ -67,6 +67,7 @@ def _take(
     height = int(page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight"))
     page.set_viewport_size({"width": width, "height": min(height, 2200)})
     page.wait_for_timeout(1500)
+    settle(page)
     out.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=out)
     context.close()
