@@ -55,6 +55,13 @@ def weights(folder: Path) -> dict[str, Any]:
         return {name: file.get_tensor(name).tolist() for name in file.keys()}  # noqa: SIM118
 
 
+def checks(folder: Path) -> list[dict[str, float]]:
+    """The losses on the way: those after the kill come from weights that were restored."""
+    found = json.loads((folder / "checkpoint.json").read_text())["training"]["checks"]
+    assert len(found) > 2
+    return list(found)
+
+
 def test_a_killed_run_ends_with_the_same_weights(trained: Path) -> None:
     output = trained / "killed"
     command = [*COMMAND, "train", str(trained / "data.jsonl"), *SMALL, "--output", str(output)]
@@ -70,6 +77,7 @@ def test_a_killed_run_ends_with_the_same_weights(trained: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     assert "resumed at step" in resumed.stdout
     assert weights(output) == weights(trained / "first")
+    assert checks(output) == checks(trained / "first")
     assert not state.parent.exists()
 
 

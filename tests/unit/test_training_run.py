@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from models.checkpoint import read_checkpoint
 from models.classifier import Classifier
 from models.weights import load_weights
 from tests.labelled import documents, write_jsonl
-from training import loop
+from training import bag, loop
 from training.corpus import SPLITS
 from training.errors import RunError
 from training.plan import Plan
@@ -36,8 +37,16 @@ def plan_for(folder: Path, name: str, *options: str) -> Plan:
     return make_plan(parser.parse_args([*arguments, "--device", "cpu", *options]))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def weak_bag() -> Iterator[None]:
+    """A bag that is regularised too much, so that training has something to gain."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bag, "_STRENGTHS", (0.01,))
+        yield
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(weak_bag: None, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
     """A folder with a finished run in it."""
     folder = tmp_path_factory.mktemp("runs")
     train(plan_for(folder, "first"))
@@ -49,6 +58,9 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same(one: Path, other: Path) -> None:
+    """The same weights, and the same losses on the way there."""
+    checks = [read_checkpoint(path).training["checks"] for path in (one, other)]
+    assert checks[0] == checks[1]
     first, second = weights(one), weights(other)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
