@@ -64,7 +64,6 @@ class Loop:
         self.average = Average(self.parameters, recipe.average)
         self.best = {name: p.detach().clone() for name, p in self.parameters.items()}
         self.optimizer = _optimizer(self.parameters, recipe)
-        self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.half = _half_precision(self.device)
         self.scaler = torch.amp.GradScaler(enabled=self.half is torch.float16)
         self._plan: list[Ints] = []
@@ -159,8 +158,8 @@ class Loop:
         done = self.progress.tokens / self.budget
         first = self.recipe.batch_tokens / self.budget  # so that the first step moves
         rise = min(1.0, (done + first) / max(self.recipe.warm_up, first))
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * rise * max(0.0, 1 - done)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate * rise * max(0.0, 1 - done)
 
     def _check(self) -> None:
         """Measure the average on validation; keep it if it is the best so far."""
@@ -222,17 +221,15 @@ class Loop:
 
 
 def _optimizer(parameters: Mapping[str, Tensor], recipe: Recipe) -> torch.optim.AdamW:
-    """The head moves slowly; the blocks' matrices decay."""
-    head = [p for name, p in parameters.items() if name.startswith("head.")]
-    blocks = [p for name, p in parameters.items() if not name.startswith("head.")]
-    matrices = [p for p in blocks if p.dim() > 1]
-    others = [p for p in blocks if p.dim() <= 1]
+    """Only matrices decay."""
+    decays = {name: p.dim() > 1 for name, p in parameters.items()}
+    groups = ((True, recipe.weight_decay), (False, 0.0))
     return torch.optim.AdamW(
         [
-            {"params": head, "lr": recipe.head_rate, "weight_decay": 0.0},
-            {"params": matrices, "lr": recipe.block_rate, "weight_decay": recipe.weight_decay},
-            {"params": others, "lr": recipe.block_rate, "weight_decay": 0.0},
+            {"params": [p for n, p in parameters.items() if decays[n] == which], "weight_decay": d}
+            for which, d in groups
         ],
+        lr=recipe.rate,
         betas=(0.9, 0.98),
     )
 

@@ -15,8 +15,7 @@ class Recipe:
     crop            longest piece of a document at a step
     last_crop       the same for the last quarter of the steps
     batch_tokens    tokens per step
-    block_rate      learning rate of the blocks
-    head_rate       learning rate of the head; embeddings stay as the bag has them
+    rate            learning rate of the blocks; embeddings and head stay as the bag has them
     weight_decay    of the blocks' matrices
     warm_up         share of the budget over which the rates rise; then they fall to 0
     token_dropout   share of tokens left out of a document at each step
@@ -32,16 +31,15 @@ class Recipe:
     crop: int = 1024
     last_crop: int = 2048
     batch_tokens: int = 8192
-    block_rate: float = 1e-3
-    head_rate: float = 1e-3
+    rate: float = 1e-3
     weight_decay: float = 0.05
     warm_up: float = 0.05
     token_dropout: float = 0.1
     clip: float = 1.0
     average: float = 0.998
     distillation: float = 0.5
-    checks: int = 4
-    patience: int = 2
+    checks: int = 6
+    patience: int = 4
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:

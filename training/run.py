@@ -107,14 +107,15 @@ def _can_write(plan: Plan, state: Path) -> None:
 
 
 def _start(prepared: Prepared, plan: Plan, embeddings: Tensor) -> Classifier:
-    """A network that is exactly the bag, with these embeddings, which stay as they are."""
+    """A network that is exactly the bag with these embeddings; embeddings and head stay."""
     torch.manual_seed(plan.recipe.seed)
     model = Classifier(replace(prepared.config, vocab_size=len(embeddings)))
     with torch.no_grad():
         model.embedding.weight.copy_(embeddings)
         model.head.weight.copy_(prepared.bag.weight)
         model.head.bias.copy_(prepared.bag.bias)
-    model.embedding.weight.requires_grad = False
+    for part in (model.embedding, model.head):
+        part.requires_grad_(requires_grad=False)
     return model.to(plan.device)
 
 

@@ -86,6 +86,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last-crop", type=int, help="the same for the last quarter (default: twice --crop)"
     )
+    parser.add_argument(
+        "--rate", type=float, default=recipe.rate, help="learning rate; lower for long documents"
+    )
     parser.add_argument("--max-tokens", type=int, help="longest document read in one piece")
     parser.add_argument("--seed", type=int, default=recipe.seed)
     parser.add_argument(
@@ -117,7 +120,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         raise ConfigError(
             f"--name must be small letters, digits, dots, dashes or underscores; got {name!r}"
         )
-    for option in ("vocabulary", "crop", "last_crop", "max_tokens", "threads", "budget"):
+    for option in ("vocabulary", "crop", "last_crop", "max_tokens", "threads", "budget", "rate"):
         value = getattr(args, option)
         if value is not None and not value > 0:
             raise ConfigError(f"--{option.replace('_', '-')} must be above 0; got {value}")
@@ -147,6 +150,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
             budget=args.budget,
             crop=min(args.crop, max_tokens),
             last_crop=min(args.last_crop or 2 * args.crop, max_tokens),
+            rate=args.rate,
             seed=args.seed,
         ),
         device=_device(args.device),

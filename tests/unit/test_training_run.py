@@ -109,13 +109,13 @@ def test_a_run_that_stopped_ends_where_it_would_have(
 def test_what_is_kept_is_the_best_on_validation(folder: Path) -> None:
     training = read_checkpoint(folder / "first").training
     losses = [check["loss"] for check in training["checks"]]
-    assert len(losses) == 5
+    assert len(losses) == 7
     assert losses[-1] < losses[0]
 
 
 def test_training_stops_when_nothing_is_gained(folder: Path) -> None:
     plan = plan_for(folder, "harmed")
-    harmful = replace(plan.recipe, block_rate=10.0, head_rate=10.0, average=0.0)
+    harmful = replace(plan.recipe, rate=10.0, average=0.0, patience=2)
     checkpoint = train(replace(plan, recipe=harmful))
     assert checkpoint is not None
     checks = checkpoint.training["checks"]
