@@ -26,7 +26,7 @@ the same documents: above 0.05, the test documents do not tell them apart. "Firs
 are accuracies when only so many tokens are read; where they come from a sample of the test
 documents, "sample" says how many, and its accuracy on whole documents stands beside them.
 
-Each bundle's card has the command that reproduces it. This page is written by
+Each bundle's card has the command it was trained with. This page is written by
 `python -m training.results bundles`.
 """
 
