@@ -1,4 +1,4 @@
-"""The classifier: embedding, positions, pre-norm blocks, masked mean pooling, linear head."""
+"""The classifier: token vectors, positions, pre-norm blocks, masked mean pooling, linear head."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn import functional
 from models.attention import Attention, create_layers
 from models.config import ModelConfig
 from models.errors import ShapeError
+from models.inputs import TokenVectors
 from models.mechanisms import ATTENTIONS
 
 
@@ -25,8 +26,7 @@ class Classifier(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.width)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.embedding = TokenVectors(config)
         self.positions = Positions(config.width)
         self.dropout = nn.Dropout(config.dropout)
         attentions = create_layers(
@@ -39,9 +39,9 @@ class Classifier(nn.Module):
         self.blocks = nn.ModuleList(Block(config, attention) for attention in attentions)
         self.head = nn.Linear(config.width, config.num_labels)
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, lengths: Tensor, table: Tensor | None = None) -> Tensor:
         """Logits (batch, labels) of documents ids (batch, n), padded beyond lengths (batch,)."""
-        states, count = self.read(ids, lengths)
+        states, count = self.read(ids, lengths, table)
         logits: Tensor = self.head(states.sum(dim=1) / count[:, None])
         return logits
 
@@ -51,16 +51,14 @@ class Classifier(nn.Module):
         contributions = functional.linear(states / count[:, None, None], self.head.weight)
         return contributions.sum(dim=1) + self.head.bias, contributions
 
-    def read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def read(
+        self, ids: Tensor, lengths: Tensor, table: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Token states (batch, n, width), zero in the padding, and token counts (batch,)."""
         self._check(ids, lengths)
         n = ids.shape[1]
         mask = torch.arange(n, device=ids.device) < lengths[:, None]  # (batch, n)
-        ids = ids.masked_fill(~mask, 0)
-        x = self.embedding(ids)  # (batch, n, width)
-        if self.config.damp_repeats:
-            weights = repetition_weights(ids, mask, self.config.vocab_size)  # (batch, n)
-            x = x * weights[:, :, None].to(x.dtype)
+        x = self.embedding(ids.masked_fill(~mask, 0), mask, table)  # (batch, n, width)
         x = self.dropout(x + self.positions(n))
         for block in self.blocks:
             x = block(x, mask)
@@ -117,18 +115,6 @@ class Block(nn.Module):
         hidden = functional.relu(self.expand(self.norm_2(x)))
         out: Tensor = x + self.dropout(self.contract(hidden))
         return out
-
-
-def repetition_weights(ids: Tensor, mask: Tensor, vocab_size: int) -> Tensor:
-    """(1 + log c) / c for a token that stands c times in its document, scaled to a mean of 1.
-
-    What is said ten times then counts as much as about three single words, not ten: (batch, n).
-    """
-    real = mask.float()
-    histogram = real.new_zeros(ids.shape[0], vocab_size).scatter_add(1, ids, real)
-    count = histogram.gather(1, ids).clamp(min=1)  # (batch, n)
-    weights = (1 + count.log()) / count * real
-    return weights * (real.sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6))[:, None]
 
 
 class Positions(nn.Module):

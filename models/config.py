@@ -36,6 +36,8 @@ class ModelConfig:
     heads              attention heads; must divide width
     dropout            share of activations dropped while training
     damp_repeats       weigh a token that stands c times in a document by (1 + log c) / c
+    pairs              rows of the table that pairs of neighbouring tokens are hashed into; 0: none
+    pair_width         size of a pair's vector
     """
 
     vocab_size: int
@@ -48,6 +50,8 @@ class ModelConfig:
     heads: int = 2
     dropout: float = 0.1
     damp_repeats: bool = False
+    pairs: int = 0
+    pair_width: int = 0
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -64,6 +68,15 @@ class ModelConfig:
             raise ConfigError(f"dropout must be from 0 to below 1; got {self.dropout!r}")
         if not isinstance(self.damp_repeats, bool):
             raise ConfigError(f"damp_repeats must be true or false; got {self.damp_repeats!r}")
+        for name in ("pairs", "pair_width"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ConfigError(f"{name} must be a whole number, 0 or more; got {value!r}")
+        if bool(self.pairs) != bool(self.pair_width) or self.pair_width > self.width:
+            raise ConfigError(
+                "pairs need a pair_width from 1 to width, and no pairs a pair_width of 0; got "
+                f"{self.pairs} pairs, pair_width {self.pair_width} and width {self.width}"
+            )
         if not isinstance(self.attention_params, Mapping):
             raise ConfigError(
                 f"attention_params must be an object; got {type(self.attention_params).__name__}"

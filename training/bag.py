@@ -1,18 +1,21 @@
-"""The first stage: the best bag of tokens, found by logistic regression on damped counts.
+"""The first stage: the best bag of tokens and pairs, by logistic regression on damped counts.
 
 With blocks that start as the identity and repeats damped, the network computes
-`bias + head · (Σ weight · embedding)` over a document's distinct tokens, weights summing to 1.
-Any linear classifier of such weights is therefore a choice of embeddings and head, as long as
-there are no more labels than dimensions. The best one is a convex problem, solved in seconds.
+`bias + head · (Σ weight · vector)` over a document's tokens and pairs of neighbours, the weights
+of either summing to 1. Any linear classifier of such weights is therefore a choice of vectors and
+head, as long as there are no more labels than dimensions. The best one is a convex problem,
+solved in seconds to minutes.
 
 A regression knows its own training documents by heart, and blocks that are trained on top of it
 would find nothing left to learn. So while the blocks are trained, each document is read with
-embeddings from a fit that left its fold out; what is kept in the end is the fit to all.
+vectors from a fit that left its fold out; what is kept in the end is the fit to all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -21,6 +24,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
+from models.config import ModelConfig
+from models.inputs import PAIR_FACTOR
 from training.metrics import log_loss
 from training.regression import fit_regression, linear_parts
 from training.storage import Array, Cache
@@ -36,16 +41,23 @@ _FOLDS = 5
 class Bag:
     """What the network starts from.
 
-    embeddings   from the fit to all training documents
-    folded       from the fits that leave a fold out, one after the other
-    folds        which of them each training document is read with
+    whole    from the fit to all training documents
+    folded   from the fits that leave a fold out, one under the other
+    folds    which of them each training document is read with
     """
 
-    embeddings: Tensor  # (vocab, width)
-    weight: Tensor  # (labels, width)
-    bias: Tensor  # (labels,)
-    folded: Tensor  # (folds * vocab, width)
+    whole: Tables
+    folded: Tables
     folds: Ints  # (training documents,)
+    weight: Tensor  # (labels, width), of the head
+    bias: Tensor  # (labels,)
+
+
+class Tables(NamedTuple):
+    """The vectors of tokens and of pairs."""
+
+    single: Tensor  # (vocab, width)
+    pairs: Tensor  # (pairs, pair_width)
 
 
 def make_bag(
@@ -54,35 +66,38 @@ def make_bag(
     valid: Ints,
     targets: Ints,
     embeddings: Array,
+    config: ModelConfig,
     seed: int,
     cache: Cache,
     key: tuple[object, ...],
 ) -> Bag:
     """Fit on train, choose the strength by the loss on valid, and write it as a network."""
-    vocab, folds = len(embeddings), fold_numbers(targets[train], seed)
+    vocab, folds = config.vocab_size, fold_numbers(targets[train], seed)
 
     def make() -> Array:
-        return _fit(tokens, train, valid, targets, folds, vocab, seed)
+        return _fit(tokens, train, valid, targets, folds, config, seed)
 
-    packed = cache.array("bag", (*key, seed, _STRENGTHS, _FOLDS), make)  # (1 + folds, labels, …)
-    whole, *parts = (np.array(fit[:, :vocab]) for fit in packed)
-    basis, scale = _basis(whole, embeddings.shape[1])
+    key = (*key, seed, _STRENGTHS, _FOLDS, config.pairs, PAIR_FACTOR)
+    packed = cache.array("bag", key, make)  # (1 + folds, labels, vocab + pairs + 1)
+    fits = [np.array(fit[:, :-1]) for fit in packed]
+    basis, scale = _basis(fits[0], config.pair_width or config.width)
     rank = basis.shape[1]
-    head = np.zeros((len(whole), embeddings.shape[1]), np.float32)
+    head = np.zeros((len(basis), config.width), np.float32)
     head[:, :rank] = basis * scale
 
-    def words(weights: Array) -> Array:
-        """Embeddings whose products with the head are the weights; the rest as given."""
-        kept = embeddings[:, : embeddings.shape[1] - rank]
-        return np.concatenate([weights.T @ basis / scale, kept], axis=1).astype(np.float32)
+    def tables(weights: Array) -> tuple[Array, Array]:
+        """Vectors whose products with the head are the weights; other entries as given."""
+        vectors = (weights.T @ basis / scale).astype(np.float32)  # (vocab + pairs, rank)
+        kept = embeddings[:, : config.width - rank]
+        single = np.concatenate([vectors[:vocab], kept], axis=1)
+        return single, np.pad(vectors[vocab:], [(0, 0), (0, config.pair_width - rank)])
 
-    return Bag(
-        torch.from_numpy(words(whole)),
-        torch.from_numpy(head),
-        torch.from_numpy(np.array(packed[0, :, vocab])),
-        torch.from_numpy(np.concatenate([words(part) for part in parts])),
-        folds,
-    )
+    def stacked(some: Sequence[Array]) -> Tables:
+        parts = zip(*(tables(weights) for weights in some), strict=True)
+        return Tables(*(torch.from_numpy(np.concatenate(part)) for part in parts))
+
+    bias = torch.from_numpy(np.array(packed[0, :, -1]))
+    return Bag(stacked(fits[:1]), stacked(fits[1:]), folds, torch.from_numpy(head), bias)
 
 
 def fold_numbers(targets: Ints, seed: int) -> Ints:
@@ -102,17 +117,17 @@ def _fit(
     valid: Ints,
     targets: Ints,
     folds: Ints,
-    vocab: int,
+    config: ModelConfig,
     seed: int,
 ) -> Array:
     """Weights of damped shares and bias: of the fit to all, then of those without each fold."""
-    features = damped_shares(tokens, train, vocab)
+    features = damped_shares(tokens, train, config)
     occurs = np.asarray((features > 0).sum(axis=0)).ravel()
-    rarity = np.log((len(train) + 1) / (occurs + 1)) + 1  # (vocab,)
+    rarity = np.log((len(train) + 1) / (occurs + 1)) + 1  # (vocab + pairs,)
     norms = (features @ scipy.sparse.diags(rarity)).power(2).sum(axis=1)
     rarity /= max(float(np.sqrt(norms.mean())), 1e-12)  # documents of length 1 on average
     weighted = (features @ scipy.sparse.diags(rarity)).tocsr()
-    checked = damped_shares(tokens, valid, vocab) @ scipy.sparse.diags(rarity)
+    checked = damped_shares(tokens, valid, config) @ scipy.sparse.diags(rarity)
 
     def fit(rows: Ints, strength: float) -> tuple[Array, Array]:
         return linear_parts(fit_regression(weighted[rows], targets[train][rows], strength, seed))
@@ -131,18 +146,32 @@ def _fit(
     )
 
 
-def damped_shares(tokens: Tokens, rows: Ints, vocab: int) -> scipy.sparse.csr_matrix:
-    """(documents, vocab): each distinct token's 1 + log of its count, as shares of the sum."""
+def damped_shares(tokens: Tokens, rows: Ints, config: ModelConfig) -> scipy.sparse.csr_matrix:
+    """(documents, vocab + pairs): how much of a document each is, as `TokenVectors` weighs them."""
     starts, columns, values = [0], [], []
     for row in rows:
-        found, often = np.unique(tokens.document(int(row)), return_counts=True)
-        damped = 1 + np.log(often)
-        columns.append(found)
-        values.append(damped / max(damped.sum(), 1.0))
-        starts.append(starts[-1] + len(found))
+        ids = tokens.document(int(row))
+        found = [_shares(ids, ids)]
+        if config.pairs and len(ids) > 1:
+            hashed = ids[:-1] * PAIR_FACTOR + ids[1:]
+            pairs, shares = _shares(hashed % config.pairs, hashed % config.vocab_size)
+            found.append((config.vocab_size + pairs, shares))
+        for column, value in found:
+            columns.append(column)
+            values.append(value.astype(np.float32))
+        starts.append(starts[-1] + sum(len(column) for column, _ in found))
     return scipy.sparse.csr_matrix(
-        (np.concatenate(values), np.concatenate(columns), starts), shape=(len(rows), vocab)
+        (np.concatenate(values), np.concatenate(columns), starts),
+        shape=(len(rows), config.vocab_size + config.pairs),
     )
+
+
+def _shares(rows: Ints, counted: Ints) -> tuple[Ints, Array]:
+    """The distinct rows, and the damped share of each; repeats are counted in `counted`."""
+    _, place, often = np.unique(counted, return_inverse=True, return_counts=True)
+    damped = ((1 + np.log(often)) / often)[place]
+    found, place = np.unique(rows, return_inverse=True)
+    return found, np.bincount(place, damped, len(found)) / max(damped.sum(), 1e-6)
 
 
 def _basis(weights: Array, width: int) -> tuple[Array, float]:

@@ -41,15 +41,11 @@ def group_by_length(
     return groups
 
 
-def random_piece(
-    tokens: Tokens, document: int, crop: int, drop: float, rng: np.random.Generator
-) -> Ints:
-    """At most `crop` neighbouring tokens of a document, from anywhere, some left out."""
+def random_piece(tokens: Tokens, document: int, crop: int, rng: np.random.Generator) -> Ints:
+    """At most `crop` neighbouring tokens of a document, from anywhere."""
     length = tokens.length_of(document)
     start = int(rng.integers(0, max(0, length - crop) + 1))
-    piece = tokens.document(document, start, start + crop)
-    kept = piece[rng.random(len(piece)) >= drop]
-    return kept if len(kept) else piece
+    return tokens.document(document, start, start + crop)
 
 
 def pad(pieces: Sequence[Ints]) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ class Loop:
         model: Classifier,
         tokens: Tokens,
         rows: Ints,
-        shifts: Ints,
+        tables: Ints,
         aims: Array,
         check: Check,
         recipe: Recipe,
@@ -50,7 +50,7 @@ class Loop:
         self.model = model
         self.tokens = tokens
         self.rows = rows  # (documents,)
-        self.shifts = shifts  # (documents,), added to each id of a document
+        self.tables = tables  # (documents,), which table of vectors each is read with
         self.aims = aims  # (documents, labels)
         self.check = check
         self.recipe = recipe
@@ -110,18 +110,15 @@ class Loop:
         noise = np.random.default_rng([recipe.seed, _NOISE, progress.step])
         torch.manual_seed(int(noise.integers(1 << 62)))  # for dropout
         crop = self._crop()
-        pieces = [
-            random_piece(self.tokens, int(self.rows[i]), crop, recipe.token_dropout, noise)
-            + self.shifts[i]
-            for i in batch
-        ]
+        pieces = [random_piece(self.tokens, int(self.rows[i]), crop, noise) for i in batch]
         ids, lengths = (x.to(self.device) for x in pad(pieces))
         aims = torch.from_numpy(np.array(self.aims[batch])).to(self.device)
+        tables = torch.from_numpy(self.tables[batch]).to(self.device)
         self._set_rates()
         self.model.train()
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-            loss = functional.cross_entropy(self.model(ids, lengths).float(), aims)
+            loss = functional.cross_entropy(self.model(ids, lengths, tables).float(), aims)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
         clip_grad_norm_(self.model.parameters(), recipe.clip)

@@ -44,7 +44,15 @@ def prepare(plan: Plan, say: Log) -> Prepared:
     for note in corpus.notes:
         say(f"note: {note}")
     vocabulary = make_vocabulary(corpus, recipe.vocabulary, plan.tokenizer, cache)
-    config = ModelConfig(vocab_size=vocabulary.size, num_labels=len(corpus.labels), **plan.network)
+    labels = len(corpus.labels)
+    directions = min(1 if labels == 2 else labels, plan.network["width"])  # that tell labels apart
+    config = ModelConfig(
+        vocab_size=vocabulary.size,
+        num_labels=labels,
+        pairs=recipe.pair_entries // directions,
+        pair_width=directions if recipe.pair_entries else 0,
+        **plan.network,
+    )
     Classifier(config)  # a wrong parameter is found before anything takes time
     tokens = tokenize(corpus, vocabulary, cache)
     lengths = tokens.lengths
@@ -65,6 +73,7 @@ def prepare(plan: Plan, say: Log) -> Prepared:
         corpus.rows("valid"),
         corpus.targets,
         embeddings,
+        config,
         recipe.seed,
         cache,
         key,

@@ -11,6 +11,8 @@ class Recipe:
     """The training of the whole network, which starts from the best bag of tokens.
 
     vocabulary      entries of a vocabulary that is learnt
+    pair_entries    entries of the table of token pairs, shared out among as many numbers a pair
+                    as it takes to tell the labels apart
     budget          tokens to train on, in millions; None is `PASSES` over the training documents
     crop            longest piece of a document at a step
     last_crop       the same for the last quarter of the steps
@@ -18,7 +20,6 @@ class Recipe:
     rate            learning rate of the blocks; embeddings and head stay as the bag has them
     weight_decay    of the blocks' matrices
     warm_up         share of the budget over which the rates rise; then they fall to 0
-    token_dropout   share of tokens left out of a document at each step
     clip            largest norm of the gradient
     average         decay of the running average of weights, which is what is kept
     distillation    weight of the TF-IDF teacher's probabilities in the target
@@ -27,6 +28,7 @@ class Recipe:
     """
 
     vocabulary: int = 12_288
+    pair_entries: int = 1 << 19
     budget: float | None = None
     crop: int = 1024
     last_crop: int = 2048
@@ -34,7 +36,6 @@ class Recipe:
     rate: float = 1e-3
     weight_decay: float = 0.05
     warm_up: float = 0.05
-    token_dropout: float = 0.1
     clip: float = 1.0
     average: float = 0.998
     distillation: float = 0.5

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import platform
 import shutil
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from models.checkpoint import CHECKPOINT, Checkpoint, write_checkpoint
 from models.classifier import Classifier
 from models.weights import save_weights
+from training.bag import Tables
 from training.calibration import calibrate_and_test
 from training.card import make_card
 from training.corpus import SPLITS
@@ -47,13 +46,13 @@ def train(plan: Plan) -> Checkpoint | None:
     say = Log()
     prepared = prepare(plan, say)
     bag = prepared.bag
-    model = _start(prepared, plan, bag.embeddings)
+    model = _start(prepared, plan, bag.whole)
     trained = _start(prepared, plan, bag.folded)
     loop = Loop(
         trained,
         prepared.tokens,
         prepared.corpus.rows("train"),
-        bag.folds * len(bag.embeddings),
+        bag.folds,
         prepared.aims,
         _make_check(model, prepared, plan),
         plan.recipe,
@@ -106,12 +105,12 @@ def _can_write(plan: Plan, state: Path) -> None:
         state.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _start(prepared: Prepared, plan: Plan, embeddings: Tensor) -> Classifier:
-    """A network that is exactly the bag with these embeddings; embeddings and head stay."""
+def _start(prepared: Prepared, plan: Plan, tables: Tables) -> Classifier:
+    """A network that is exactly the bag with these vectors; they and the head stay."""
     torch.manual_seed(plan.recipe.seed)
-    model = Classifier(replace(prepared.config, vocab_size=len(embeddings)))
+    model = Classifier(prepared.config)
+    model.embedding.set_tables(tables.single, tables.pairs)
     with torch.no_grad():
-        model.embedding.weight.copy_(embeddings)
         model.head.weight.copy_(prepared.bag.weight)
         model.head.bias.copy_(prepared.bag.bias)
     for part in (model.embedding, model.head):

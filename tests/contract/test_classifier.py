@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.classifier import Classifier, repetition_weights
+from models.classifier import Classifier
 from models.config import ModelConfig
 from models.errors import BundleError, ShapeError
+from models.inputs import PAIR_FACTOR, TokenVectors, repetition_weights
 from models.mechanisms import ATTENTIONS
 from models.weights import LARGE, load_weights, round_weights, save_weights
 
@@ -29,6 +30,8 @@ def shaken_classifier(
         num_labels=LABELS,
         attention=attention,
         damp_repeats=damp_repeats,
+        pairs=2000,
+        pair_width=6,
     )
     model = Classifier(config).eval()
     for parameter in model.parameters():
@@ -105,11 +108,53 @@ def test_weights_come_back_as_they_were_stored(attention: str, tmp_path: Path) -
 @torch.no_grad()
 def test_repetitions_count_less() -> None:
     ids = torch.tensor([[7, 7, 7, 9, 5, 5]])
-    weights = repetition_weights(ids, torch.tensor([[True] * 4 + [False] * 2]), VOCAB)[0]
+    mask = torch.tensor([[True] * 4 + [False] * 2])
+    weights = repetition_weights(ids, mask, mask, VOCAB)[0]
     three = (1 + math.log(3)) / 3
     scale = 4 / (1 + 3 * three)
     wanted = torch.tensor([three, three, three, 1, 0, 0]) * scale
     assert torch.allclose(weights, wanted, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
+    config = ModelConfig(
+        vocab_size=VOCAB, num_labels=2, attention="linear", pairs=1000, pair_width=3
+    )
+    embedding = TokenVectors(config)
+    assert embedding.pairs is not None
+    embedding.pairs.weight.normal_()
+    ids = torch.tensor([[7, 9, 7, 0]])
+    mask = torch.tensor([[True, True, True, False]])
+    pairs = embedding(ids, mask) - embedding.weight[ids] * mask[:, :, None]  # (1, 4, width)
+    rows = [(7 * PAIR_FACTOR + 9) % 1000, (9 * PAIR_FACTOR + 7) % 1000]
+    assert rows[0] != rows[1]
+    assert torch.allclose(pairs[0, 1:3, :3], embedding.pairs.weight[rows], atol=1e-6)
+    assert not pairs[0, [0, 3]].any()
+    assert not pairs[0, :, 3:].abs().gt(1e-6).any()
+
+
+@torch.no_grad()
+def test_documents_may_be_read_with_different_tables() -> None:
+    config = ModelConfig(
+        vocab_size=VOCAB,
+        num_labels=2,
+        attention="linear",
+        damp_repeats=True,
+        pairs=1000,
+        pair_width=3,
+    )
+    tables = [(torch.randn(VOCAB, config.width), torch.randn(1000, 3)) for _ in range(2)]
+    stacked = TokenVectors(config)
+    stacked.set_tables(*(torch.cat(part) for part in zip(*tables, strict=True)))
+    ids, lengths = documents(40, 25)
+    mask = torch.arange(40) < lengths[:, None]
+    ids = ids.masked_fill(~mask, 0)
+    found = stacked(ids, mask, torch.tensor([1, 0]))
+    for row, table in enumerate((1, 0)):
+        alone = TokenVectors(config)
+        alone.set_tables(*tables[table])
+        assert torch.equal(found[row], alone(ids, mask)[row])
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

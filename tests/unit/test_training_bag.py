@@ -11,7 +11,7 @@ import torch
 from models.classifier import Classifier
 from models.config import ModelConfig
 from tests.labelled import documents, write_jsonl
-from training.bag import Bag, damped_shares, fold_numbers, make_bag
+from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag
 from training.batches import pad
 from training.corpus import Corpus, DataOptions, read_corpus
 from training.embeddings import make_embeddings
@@ -19,6 +19,15 @@ from training.storage import Cache
 from training.tokenizing import Tokens, make_vocabulary, tokenize
 
 WIDTH = 16
+CONFIG = ModelConfig(
+    vocab_size=320,
+    num_labels=3,
+    attention="linear",
+    width=WIDTH,
+    damp_repeats=True,
+    pairs=512,
+    pair_width=3,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,25 +39,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Tokens, Bag]
     tokens = tokenize(corpus, vocabulary, cache)
     train, valid = corpus.rows("train"), corpus.rows("valid")
     embeddings = make_embeddings(tokens, train, vocabulary.size, WIDTH, 0, cache, ("key",))
-    bag = make_bag(tokens, train, valid, corpus.targets, embeddings, 0, cache, ("key",))
+    bag = make_bag(tokens, train, valid, corpus.targets, embeddings, CONFIG, 0, cache, ("key",))
     return corpus, tokens, bag
+
+
+def weights_of(bag: Bag, tables: Tables) -> np.ndarray:
+    """What each token and pair adds to each label's logit: (vocab + pairs, labels)."""
+    wide = torch.nn.functional.pad(tables.pairs, (0, WIDTH - CONFIG.pair_width))
+    return (torch.cat([tables.single, wide]) @ bag.weight.T).numpy()
 
 
 def test_the_network_starts_as_exactly_the_bag(made: tuple[Corpus, Tokens, Bag]) -> None:
     corpus, tokens, bag = made
-    vocab = len(bag.embeddings)
-    config = ModelConfig(
-        vocab_size=vocab, num_labels=3, attention="linear", width=WIDTH, damp_repeats=True
-    )
-    model = Classifier(config).eval()
+    model = Classifier(CONFIG).eval()
+    model.embedding.set_tables(*bag.whole)
     with torch.no_grad():
-        model.embedding.weight.copy_(bag.embeddings)
         model.head.weight.copy_(bag.weight)
         model.head.bias.copy_(bag.bias)
         rows = corpus.rows("test")
         found = model(*pad([tokens.document(int(row)) for row in rows])).numpy()
-    shares = damped_shares(tokens, rows, vocab)
-    expected = shares @ bag.embeddings.numpy() @ bag.weight.numpy().T + bag.bias.numpy()
+    shares = damped_shares(tokens, rows, CONFIG)
+    expected = shares @ weights_of(bag, bag.whole) + bag.bias.numpy()
     assert np.allclose(found, expected, atol=1e-4)
     assert np.mean(found.argmax(axis=1) == corpus.targets[rows]) > 0.7
 
@@ -57,15 +68,14 @@ def test_a_document_is_surer_of_itself_only_in_the_fit_that_saw_it(
     made: tuple[Corpus, Tokens, Bag],
 ) -> None:
     corpus, tokens, bag = made
-    train, vocab = corpus.rows("train"), len(bag.embeddings)
-    shares = damped_shares(tokens, train, vocab)
-    folded = bag.folded.numpy().reshape(-1, vocab, WIDTH)
-    assert len(folded) == 5
-    whole = shares @ bag.embeddings.numpy()
+    train = corpus.rows("train")
+    shares = damped_shares(tokens, train, CONFIG)
+    single, pairs = (part.reshape(5, -1, part.shape[1]) for part in bag.folded)
+    folded = [weights_of(bag, Tables(single[n], pairs[n])) for n in range(5)]
+    whole = shares @ weights_of(bag, bag.whole)
     apart = np.concatenate([shares[i] @ folded[fold] for i, fold in enumerate(bag.folds)])
     margins = []
-    for pooled in (whole, apart):
-        logits = pooled @ bag.weight.numpy().T
+    for logits in (whole, apart):
         own = logits[np.arange(len(train)), corpus.targets[train]]
         margins.append(float(np.mean(own - logits.mean(axis=1))))
     assert margins[0] > margins[1] > 0
@@ -81,9 +91,12 @@ def test_folds_spread_every_class() -> None:
 
 def test_damped_shares_are_those_of_the_classifier() -> None:
     tokens = Tokens(np.array([1, 1, 1, 2, 0], dtype=np.uint16), np.array([0, 5]))
-    thrice = 1 + np.log(3)
-    expected = np.array([1, thrice, 1]) / (2 + thrice)
-    assert np.allclose(damped_shares(tokens, np.array([0]), 3).toarray()[0], expected)
+    found = damped_shares(tokens, np.array([0]), CONFIG).toarray()[0]
+    twice, thrice = 1 + np.log(2), 1 + np.log(3)
+    assert np.allclose(found[:3], np.array([1, thrice, 1]) / (2 + thrice))
+    pairs = found[CONFIG.vocab_size :]
+    assert np.allclose(np.sort(pairs)[-3:], np.array([1, 1, twice]) / (2 + twice))
+    assert np.isclose(pairs.sum(), 1)
 
 
 def test_neighbours_get_like_embeddings(tmp_path: Path) -> None:

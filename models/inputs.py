@@ -1,0 +1,84 @@
+"""What the first block reads: a vector for each token, and one for the pair it ends.
+
+A pair of neighbours (`not good`) means more than its parts. There are too many pairs for a table
+with a row each, so a pair's row is a hash of its two ids; a pair's vector is short, and is added
+to the first entries of its second token's vector.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.config import ModelConfig
+
+#: Spreads the pairs of an id with any other over the table; odd, about 2^32 over the golden ratio.
+PAIR_FACTOR = 2_654_435_761
+
+
+class TokenVectors(nn.Embedding):
+    """Token ids (batch, n) to vectors (batch, n, width), repeats damped where configured."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.vocab_size, config.width)
+        self.config = config
+        nn.init.normal_(self.weight, std=0.1)
+        self.pairs = nn.Embedding(config.pairs, config.pair_width) if config.pairs else None
+        if self.pairs is not None:
+            nn.init.zeros_(self.pairs.weight)
+
+    def set_tables(self, single: Tensor, pairs: Tensor) -> None:
+        """Take these vectors; tables one under the other are told apart by `table` in `forward`."""
+        self.weight = nn.Parameter(single)
+        if self.pairs is not None:
+            self.pairs.weight = nn.Parameter(pairs)
+
+    def forward(  # type: ignore[override]
+        self, ids: Tensor, mask: Tensor, table: Tensor | None = None
+    ) -> Tensor:
+        """Vectors of ids (batch, n), zeros in the padding of ids and false in the mask.
+
+        `table` (batch,) says which of several tables, one under the other, a document is read
+        with: training keeps one for each fold.
+        """
+        config = self.config
+        rows = ids if table is None else ids + table[:, None] * config.vocab_size
+        x = functional.embedding(rows, self.weight)  # (batch, n, width)
+        x = x * self._weights(ids, mask, mask)
+        if self.pairs is None:
+            return x
+        hashed = pair_hash(ids)  # (batch, n)
+        ends_pair = mask & (torch.arange(ids.shape[1], device=ids.device) > 0)
+        rows = hashed % config.pairs
+        rows = rows if table is None else rows + table[:, None] * config.pairs
+        # Pairs are counted in a table as small as the vocabulary: collisions damp a little more.
+        weights = self._weights(hashed % config.vocab_size, ends_pair, mask)
+        y = self.pairs(rows) * weights  # (batch, n, pair_width)
+        return x + functional.pad(y, (0, config.width - config.pair_width))
+
+    def _weights(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
+        """(batch, n, 1)"""
+        if not self.config.damp_repeats:
+            return counted[:, :, None].to(self.weight.dtype)
+        weights = repetition_weights(ids, counted, mask, self.config.vocab_size)
+        return weights[:, :, None].to(self.weight.dtype)
+
+
+def pair_hash(ids: Tensor) -> Tensor:
+    """A number for each token and the one before it (batch, n); the first has 0 before it."""
+    before = functional.pad(ids[:, :-1], (1, 0))
+    return before * PAIR_FACTOR + ids
+
+
+def repetition_weights(ids: Tensor, counted: Tensor, mask: Tensor, size: int) -> Tensor:
+    """(1 + log c) / c for an id that is counted c times in its document: (batch, n).
+
+    What is said ten times then weighs as much as about three single words, not ten. Weights are
+    scaled to sum to the document's tokens, and are 0 where nothing is counted.
+    """
+    real = counted.float()
+    histogram = real.new_zeros(ids.shape[0], size).scatter_add(1, ids * counted, real)
+    count = histogram.gather(1, ids * counted).clamp(min=1)  # (batch, n)
+    weights = (1 + count.log()) / count * real
+    return weights * (mask.float().sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6))[:, None]
