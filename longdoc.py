@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("export.verify_command", "Measure a bundle's certificates again on this machine"),
     "bundles": ("export.bundles_command", "List the bundles there are"),
     "bench": ("benchmarks.bench_command", "Measure time and memory against document length"),
+    "loadtest": ("loadtests.loadtest_command", "Load a service and report how it held up"),
     "report": ("dashboard.report_command", "Write the main figures as one HTML file"),
     "classify": ("service.classify_command", "Classify files, folders or standard input"),
     "train": ("training.train_command", "Train a classifier from labelled documents"),

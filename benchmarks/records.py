@@ -157,12 +157,39 @@ class Second(Record):
     memory_bytes: Bytes | None = None
 
 
+class RequestKind(Record):
+    """The requests of one kind of caller: interactive, batch, bulk, evidence, v2."""
+
+    request: Name
+    requests: Count
+    documents: Count
+    errors: Count
+    p50: Seconds | None
+    p95: Seconds | None
+    p99: Seconds | None
+
+
+class Generator(Record):
+    """What the load generator itself needed, so that its own limits are not the service's.
+
+    cpu_share: of one core, of its busiest process; late: by how much requests left after they
+    were due (in a closed load, by how much its clock overslept).
+    """
+
+    processes: Annotated[int, Field(ge=1)]
+    cpu_share: Annotated[float, Field(ge=0)]
+    late_mean: Seconds
+    late_p99: Seconds
+    late_most: Seconds
+
+
 class LoadTest(Record):
     """A load on a service, warm-up excluded. Times count from when a request was due.
 
     `server` names what answered: longdoc or a peer. `sweep` joins the tests of one sweep or
     comparison, such as one server at several rates. The raw requests are stored apart, as
-    `Requests`.
+    `Requests`. `length` is that of every document, when all have the same. Metrics are read
+    before the warm-up and after the last answer, so warm-up's requests are counted beside.
     """
 
     kind: Literal["load"] = "load"
@@ -197,13 +224,21 @@ class LoadTest(Record):
     generator_bottleneck: bool
     note: str = ""
     settings: dict[str, Any] = Field(default_factory=dict)
+    length: Count | None = None
+    documents_per_second: Annotated[float, Field(ge=0)] | None = None
+    by_request: tuple[RequestKind, ...] = ()
+    service_idle_bytes: Bytes | None = None
+    warm_up_requests: Count = 0
+    warm_up_errors: dict[str, Count] = Field(default_factory=dict)
+    generator: Generator | None = None
 
 
 class Requests(Record):
     """A load test's raw requests, one entry of each column per request.
 
-    due: seconds after the warm-up's end; seconds: from due to answered; status: HTTP status, or
-    0 when no answer came.
+    due: seconds after the warm-up's end, before 0 in the warm-up; seconds: from due to answered;
+    status: HTTP status, or 0 when no answer came; late: from due to sent; error: what went
+    wrong, or empty. The last three columns may be missing in older records.
     """
 
     due: tuple[float, ...]
@@ -211,6 +246,9 @@ class Requests(Record):
     tokens: tuple[int, ...]
     status: tuple[int, ...]
     request: tuple[str, ...]
+    documents: tuple[int, ...] = ()
+    late: tuple[float, ...] = ()
+    error: tuple[str, ...] = ()
 
 
 AnyRecord = Run | Measurement | LoadTest

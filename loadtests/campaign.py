@@ -1,0 +1,204 @@
+"""Carries out the loads that were asked for, one after the other, and keeps their records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from benchmarks.records import LoadTest
+from benchmarks.store import Store
+from loadtests.deployments import Deployment
+from loadtests.documents import make_documents
+from loadtests.generator import Outcome, Placement, run_load
+from loadtests.lengths import Fixed, Lengths
+from loadtests.plan import Plan
+from loadtests.service_process import run_service
+from loadtests.summary import About, summarize
+from loadtests.table import LiveLine
+from loadtests.target import Target
+
+_LEAST = 4  # requests of a closed load, however slow they are
+_SLOW_SECONDS = 5.0  # a document that takes longer needs no warm-up of its own in a quick run
+_TOO_SLOW_SECONDS = 100.0  # left out of a quick run
+_HALF = 0.5  # of the predicted capacity is offered when no load is named
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much: arrivals a second, or so many users; 0 of both: chosen by what is served."""
+
+    model: Literal["open", "closed"]
+    rate: float = 0.0
+    users: int = 0
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is the same in all loads of a campaign."""
+
+    mix: dict[str, int]
+    seconds: float
+    warm_up: float
+    think: float = 0.0
+    timeout: float = 30.0
+    seed: int = 0
+    pool: int = 64
+    batch_size: int = 8
+    bulk_size: int = 32
+    quick: bool = False
+    own: Sequence[str] = ()
+    key: str = ""
+    placement: Placement = field(default_factory=Placement)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service under load: where, its process when it is ours, what it says of itself."""
+
+    target: Target
+    pid: int | None
+    info: dict[str, Any]
+    started: dict[str, Any]
+
+
+@contextmanager
+def reach(deployment: Deployment | None, address: str, key: str) -> Iterator[Service]:
+    """The service at an address, or one that is started for the purpose."""
+    if deployment is None:
+        target = Target(address, key)
+        yield Service(target, None, target.info(), {})
+        return
+    with run_service(deployment.settings) as running:
+        target = Target(running.address)
+        started = {
+            "start_seconds": round(running.start_seconds, 3),
+            "service": {k: v for k, v in deployment.settings.items() if k != "bundle"},
+        }
+        yield Service(target, running.process.pid, target.info(), started)
+
+
+class Campaign:
+    """Prepares and runs loads; every record goes to the store as soon as it is there."""
+
+    def __init__(
+        self, course: Course, store: Store, run: str, sweep: str, say: Callable[[str], object]
+    ) -> None:
+        self.course = course
+        self.tests: list[LoadTest] = []
+        self.interrupted = False
+        self._store = store
+        self._run = run
+        self._sweep = sweep
+        self._say = say
+
+    def prepare(self, service: Service, lengths: Lengths, load: Load) -> Plan | None:
+        """The plan of a load, with its documents; None when it would take too long."""
+        course = self.course
+        patient = replace(service.target, seconds=60.0)
+        number = len(course.own) if lengths.title == "own documents" else course.pool
+        documents = tuple(
+            make_documents(
+                lengths, number, patient.count_tokens, seed=course.seed, own=course.own
+            )
+        )  # fmt: skip
+        texts = [document.text for document in documents[:200]]
+        seconds = [float(each["seconds"]) for each in patient.estimate(texts)]
+        if course.quick and max(seconds) > _TOO_SLOW_SECONDS:
+            self._say(
+                f"left out of a quick run: a document is predicted to take {max(seconds):.0f} s"
+            )
+            return None
+        slow = course.quick and max(seconds) > _SLOW_SECONDS
+        lanes = int(service.info["lanes"]["fast"])
+        rate, users = load.rate, load.users
+        if load.model == "open" and not rate:
+            work = sum(seconds) / len(seconds) * self._documents_per_request()
+            rate = round(_HALF * lanes / max(work, 1e-6), 3)
+            self._say(f"offering {rate:g} requests a second: half of the predicted capacity")
+        if load.model == "closed" and not users:
+            users = lanes
+        limit = float(service.info["limits"]["max_timeout_ms"]) / 1000
+        return Plan(
+            address=service.target.address,
+            service_model=str(service.info["model"]),
+            model=load.model,
+            documents=documents,
+            seconds=course.seconds,
+            warm_up=0.0 if slow else course.warm_up,
+            least=_LEAST if load.model == "closed" else 0,
+            most_seconds=4 * course.seconds if load.model == "closed" else 0.0,
+            rate=rate,
+            users=users,
+            think=course.think,
+            mix=course.mix,
+            batch_size=course.batch_size,
+            bulk_size=course.bulk_size,
+            timeout=min(course.timeout, limit),
+            seed=course.seed,
+            key=course.key,
+            pid=service.pid,
+        )
+
+    def run(
+        self,
+        plan: Plan,
+        service: Service,
+        lengths: Lengths,
+        finish: Callable[[LoadTest], LoadTest] = lambda test: test,
+    ) -> LoadTest:
+        """Carry out a plan and keep its record."""
+        line = LiveLine(plan.seconds or 0.0)
+        outcome = run_load(plan, self.course.placement, line.show)
+        line.clear()
+        self.interrupted = self.interrupted or outcome.interrupted
+        return self.keep(plan, outcome, service, lengths, finish)
+
+    def keep(
+        self,
+        plan: Plan,
+        outcome: Outcome,
+        service: Service,
+        lengths: Lengths,
+        finish: Callable[[LoadTest], LoadTest] = lambda test: test,
+    ) -> LoadTest:
+        """Turn what a load left behind into a record and store it."""
+        kinds = "" if list(plan.mix) == ["interactive"] else " · mixed callers"
+        about = About(
+            run=self._run,
+            sweep=self._sweep,
+            scenario=lengths.title + kinds,
+            length=lengths.tokens if isinstance(lengths, Fixed) else None,
+            info=service.info,
+            settings=self._settings(plan) | service.started,
+        )
+        test, requests = summarize(plan, outcome, about)
+        test = finish(test)
+        self._store.append(test, requests)
+        self.tests.append(test)
+        return test
+
+    def _documents_per_request(self) -> float:
+        sizes = {"batch": self.course.batch_size, "bulk": self.course.bulk_size}
+        mix = self.course.mix
+        return sum(w * sizes.get(kind, 1) for kind, w in mix.items()) / sum(mix.values())
+
+    def _settings(self, plan: Plan) -> dict[str, Any]:
+        return {
+            "address": plan.address,
+            "mix": plan.mix,
+            "documents": len(plan.documents),
+            "own_documents": bool(self.course.own),
+            "timeout_seconds": plan.timeout,
+            "think_seconds": plan.think,
+            "seed": plan.seed,
+            "workers": self.course.placement.workers,
+            "quick": self.course.quick,
+        }
+
+
+def say(line: str) -> None:
+    """A line for the person at the terminal, apart from the results."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,121 @@
+"""What a load test prints: a live line, a table, a word for each remark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from benchmarks.records import LoadTest
+
+_EVERY = 10.0  # seconds between lines where no line can be overwritten
+
+
+class LiveLine:
+    """Says how far a load is: on a terminal in one line, elsewhere now and then."""
+
+    def __init__(self, total: float, stream: TextIO | None = None) -> None:
+        self._total = total
+        self._stream = stream or sys.stderr
+        self._last = 0.0
+        self._width = 0
+
+    def show(self, progress: dict[str, Any]) -> None:
+        """Show what the generator reports."""
+        line = describe_progress(progress, self._total)
+        if self._stream.isatty():
+            self._stream.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        elif time.monotonic() - self._last >= _EVERY:
+            self._last = time.monotonic()
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def clear(self) -> None:
+        """Make room for what comes next."""
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+def describe_progress(progress: dict[str, Any], total: float) -> str:
+    """One line: phase, rate, latency of the last seconds, errors, memory."""
+    clock = progress["clock"]
+    if clock < 0:
+        phase = f"warm-up, {-clock:.0f} s left"
+    elif clock <= total:
+        phase = f"{clock:.0f} of {total:.0f} s"
+    else:
+        phase = "waiting for the last answers"
+    parts = [phase, f"{progress['per_second']:.1f}/s"]
+    parts += [f"{name} {_ms(progress[name])}" for name in ("p50", "p99")]
+    parts.append(f"{progress['errors']} errors")
+    parts.append(f"{progress['in_flight']} in flight")
+    if progress["memory"]:
+        parts.append(f"{progress['memory'] / 1e6:.0f} MB")
+    return "  ".join(parts)
+
+
+def summary_table(tests: Sequence[LoadTest]) -> str:
+    """A row for each load, and below it a row for each kind of caller when there are several."""
+    rows = [["", "load", "requests", "docs/s", "p50", "p90", "p95", "p99", "errors", "memory"]]
+    for test in tests:
+        rows.append(_row(test))
+        if len(test.by_request) > 1:
+            rows += [
+                [f"  {k.request}", "", str(k.requests), "", _ms(k.p50), "", _ms(k.p95), _ms(k.p99),
+                 str(k.errors), ""]
+                for k in test.by_request
+            ]  # fmt: skip
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    return "\n".join(lines)
+
+
+def load_of(test: LoadTest) -> str:
+    """The load in a few words."""
+    if test.model == "open":
+        return f"{test.offered_per_second or 0:.3g}/s"
+    return f"{test.users} user" + "s" * (test.users != 1)
+
+
+def title_of(test: LoadTest) -> str:
+    """What was loaded and with what, in a few words."""
+    precision = "" if test.precision == "fp32" else test.precision
+    parts = [test.attention or test.server, test.engine or "", precision, test.scenario]
+    return " · ".join(part for part in parts if part)
+
+
+def remarks(test: LoadTest) -> list[str]:
+    """What a reader must know beside the figures."""
+    found = [f"{count} × {kind}" for kind, count in sorted(test.errors.items())]
+    refused = test.settings.get("refused", {})
+    if refused.get("here") and refused["here"] == refused.get("service"):
+        found.append(f"{refused['here']} refused, as the service's own metric says")
+    return found + ([test.note] if test.note else [])
+
+
+def _row(test: LoadTest) -> list[str]:
+    memory = test.service_memory_bytes
+    return [
+        title_of(test),
+        load_of(test),
+        str(test.requests),
+        f"{test.documents_per_second or 0:.3g}",
+        *(_ms(getattr(test, name)) for name in ("p50", "p90", "p95", "p99")),
+        str(sum(test.errors.values())),
+        f"{memory / 1e6:.0f} MB" if memory else "–",
+    ]
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 10 else f"{seconds:.1f} s"
