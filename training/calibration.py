@@ -16,7 +16,7 @@ from training.prediction import predictor_for
 from training.preparation import Prepared
 from training.storage import Cache
 
-_TEMPERATURE_TOKENS = 2_000_000  # validation documents read whole, to set the temperature
+_TEMPERATURE_TOKENS = 1_500_000  # validation documents read whole, to set the temperature
 
 
 def calibrate_and_test(

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 #: How much of a document is read in the comparison of reading less, in tokens.
 READS = (512, 2048, 8192)
 _EDGES = (0, 512, 2048, 8192, 16_384, 1 << 40)
-_READ_TOKENS = 4_000_000  # most tokens to spend on reading the first 8,192 of each document
+_READ_TOKENS = 2_000_000  # most tokens to spend on reading the first 8,192 of each document
 
 
 @dataclass(frozen=True)

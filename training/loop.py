@@ -170,7 +170,8 @@ class Loop:
             f"{progress.tokens:,} tokens: validation loss {found['loss']:.4f}, "
             f"accuracy {found['accuracy']:.4f}"
         )
-        if progress.best is None or found["loss"] < progress.best:
+        first = len(progress.checks) <= 2  # the bag itself is measured, not kept
+        if first or progress.best is None or found["loss"] < progress.best:
             progress.best, progress.stale = found["loss"], 0
             self.best = {name: value.clone() for name, value in self.average.values.items()}
         else:

@@ -33,14 +33,14 @@ class Recipe:
     crop: int = 1024
     last_crop: int = 2048
     batch_tokens: int = 8192
-    rate: float = 1e-3
+    rate: float = 5e-4
     weight_decay: float = 0.05
     warm_up: float = 0.05
     clip: float = 1.0
     average: float = 0.998
     distillation: float = 0.5
-    checks: int = 6
-    patience: int = 4
+    checks: int = 4
+    patience: int = 3
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
