@@ -4,12 +4,13 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 FILES := pyproject.toml constraints.txt
+PEER_NAMES := litserve bentoml ray mlserver
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve bench dashboard screenshots browser test lint format types imports package ci clean
+.PHONY: help setup serve bench dashboard screenshots browser test lint format types imports package ci clean peers peers-setup
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,17 @@ serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000 (ATTENTION=pe
 
 bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours; resumable)
 	$(BIN)/longdoc bench
+
+# Each peer has an environment of its own; one that cannot be installed is left out.
+.venv-peers-%/.ready: loadtests/peers/environments/%.txt
+	$(PYTHON) -m venv .venv-peers-$*
+	.venv-peers-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		--requirement $< && touch $@ || echo "$* could not be installed and is left out"
+
+peers-setup: $(VENV)/.dev $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
+
+peers: peers-setup ## Compare with other servers and write docs/peers.md (25 minutes; PEERS=--quick: 5)
+	$(BIN)/python -m loadtests.peers run $(PEERS)
 
 dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
 	$(BIN)/streamlit run dashboard/app.py
@@ -70,4 +82,4 @@ package: $(VENV)/.dev ## Build the wheel and the source distribution
 ci: lint types imports test package ## Everything that must be green
 
 clean: ## Remove what these commands made
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .venv-peers-* dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,110 @@
+"""Which settings serve each peer best: measured under both saturating loads, and kept.
+
+Only settings that batch may win, where a server has batching: that is what its documentation
+recommends for throughput. What it does without is measured too, and told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from loadtests.peers.asking import requests_of, warm_up
+from loadtests.peers.load import closed_loop, span
+from loadtests.peers.process import StartError, run_server
+from loadtests.peers.registry import OURS, Server, Settings
+from loadtests.peers.watch import Watch
+from loadtests.peers.workload import Workload
+
+KEPT = Path(__file__).parent / "tuning.json"
+_LOADS = ("fixed", "mixed")
+_TRIES = 3  # of settings during which others kept the machine busy
+_QUIET = 0.1  # share of the processors that others may use
+
+
+def tune(
+    servers: Sequence[Server], bundle: Path, workload: Workload, say: Callable[[str], None]
+) -> None:
+    """Measure every setting of the servers named and keep the figures beside the others'."""
+    kept = read_kept()
+    for server in servers:
+        if server.name == OURS:
+            continue
+        rows = []
+        for settings in server.tried:
+            say(f"{server.title} {json.dumps(dict(settings))}")
+            rows.append({"settings": dict(settings), "found": {}})
+            for _ in range(_TRIES):
+                found = _try(server, settings, bundle, workload)
+                say(f"  {found}")
+                rows[-1]["found"] = _quieter(rows[-1]["found"], found)
+                if found.get("others_share", 0.0) < _QUIET:
+                    break
+        kept[server.name] = {
+            "bundle": bundle.name,
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "documents": workload.plan.documents,
+            "cores": len(os.sched_getaffinity(0)),
+            "rows": rows,
+        }
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def _try(server: Server, settings: Settings, bundle: Path, workload: Workload) -> dict[str, Any]:
+    """Documents a second under each load, and failures; or why it did not start."""
+    found: dict[str, Any] = {}
+    try:
+        with run_server(server, bundle, settings) as running:
+            warm_up(running, workload)
+            for name in _LOADS:
+                asked = requests_of(server, workload.load(name, 0, {}))
+                clients, patience = workload.plan.clients, 4 * workload.plan.patience
+                with Watch(running.pid) as watch:
+                    exchanges = asyncio.run(closed_loop(running.port, asked, clients, patience))
+                others = max(found.get("others_share", 0.0), round(watch.others_share, 3))
+                found["others_share"] = others
+                answered = [each for each in exchanges if not each.sample.error]
+                found[name] = round(len(answered) / span(exchanges), 2)
+                found["failed"] = found.get("failed", 0) + len(exchanges) - len(answered)
+    except StartError as error:
+        found = {"reason": str(error)}
+    return found
+
+
+def _quieter(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The one of two tries during which others used less of the machine."""
+    if not first or "reason" in second:
+        return second
+    return min(first, second, key=lambda found: float(found.get("others_share", 1.0)))
+
+
+def read_kept() -> dict[str, Any]:
+    """The figures of the last tuning, by server."""
+    kept: dict[str, Any] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    return kept
+
+
+def best_settings(server: Server) -> Settings:
+    """The settings that did best without failures; the first of `tried` before any tuning."""
+    rows = read_kept().get(server.name, {}).get("rows", [])
+    fit = [row for row in rows if _may_win(row)]
+    if not fit:
+        return server.tried[0]
+    best: Settings = max(fit, key=lambda row: merit(row["found"]))["settings"]
+    return best
+
+
+def merit(found: dict[str, Any]) -> float:
+    """The geometric mean of documents a second under both loads."""
+    return math.sqrt(math.prod(found[name] for name in _LOADS))
+
+
+def _may_win(row: dict[str, Any]) -> bool:
+    batches = row["settings"].get("batch", 2) > 1
+    return batches and "reason" not in row["found"] and not row["found"]["failed"]

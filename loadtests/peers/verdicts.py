@@ -1,0 +1,113 @@
+"""Where a peer is ahead, and whether what was aimed at is reached."""
+
+from __future__ import annotations
+
+import math
+
+from loadtests.peers.figures import COLUMNS, Results
+from loadtests.peers.registry import LIMIT, OURS, SERVERS
+from loadtests.peers.workload import TITLES
+
+_LEVEL = 0.02  # a difference below this share is none
+_BATCHING = ("litserve", "bentoml", "ray", "mlserver")
+_NAMES = {server.name: server.title for server in SERVERS}
+
+
+def where_behind(results: Results) -> list[str]:
+    """A sentence for each load and column in which a peer is ahead."""
+    lines = []
+    for load, letter in zip(TITLES, "abcd", strict=True):
+        ours = results.row(OURS, load)
+        if ours is None:
+            continue
+        for column, more in COLUMNS.items():
+            mine = ours.cells.get(column)
+            if mine is None:
+                lines.append(f"({letter}) {column}: Longdoc was not measured")
+                continue
+            for server, value in _others(results, load, column).items():
+                if ahead(value, mine.middle, more):
+                    lines.append(
+                        f"({letter}) {column}: {_NAMES[server]}, "
+                        f"{_ratio(value, mine.middle):.2f} of Longdoc's figure"
+                    )
+    start = _start(results)
+    lines += [
+        f"first answer: {_NAMES[name]} after {seconds:.1f} s, Longdoc after {start[OURS]:.1f} s"
+        for name, seconds in start.items()
+        if OURS in start and ahead(seconds, start[OURS], more=False)
+    ]
+    return lines
+
+
+def ahead(theirs: float, ours: float, more: bool) -> bool:
+    """Whether theirs is better by more than what is level."""
+    if more:
+        return theirs > ours * (1 + _LEVEL)
+    return theirs < ours * (1 - _LEVEL)
+
+
+def goals(results: Results) -> list[str]:
+    """What was aimed at, with the figure and whether it is reached."""
+    lines = []
+    mine = _middle(results, OURS, "mixed", "documents/s")
+    batching = _best(results, _BATCHING, "mixed", "documents/s")
+    limit = _middle(results, LIMIT, "mixed", "documents/s")
+    short = _middle(results, OURS, "behind", "p99 of short")
+    peers = tuple(name for name in _NAMES if name != OURS)
+    best_short = _best(results, peers, "behind", "p99 of short")
+    memory = _middle(results, OURS, "behind", "memory")
+    best_memory = _best(results, peers, "behind", "memory")
+    aims = (
+        ("(b) documents/s over the best batching peer's, at least 2", mine, batching, 2.0, True),
+        ("(b) documents/s over the limit, at least 0.9", mine, limit, 0.9, True),
+        ("(c) p99 of short over the best peer's, at most 0.5", short, best_short, 0.5, False),
+        ("(c) memory over the smallest peer's, below 1", memory, best_memory, 1.0, False),
+    )
+    for text, value, other, bound, upward in aims:
+        if value is None or other is None:
+            lines.append(f"{text}: not measured")
+            continue
+        ratio = _ratio(value, other)
+        reached = ratio >= bound if upward else ratio <= bound
+        lines.append(f"{text}: {ratio:.2f}, {'reached' if reached else 'missed'}")
+    return lines
+
+
+def _others(results: Results, load: str, column: str) -> dict[str, float]:
+    found = {}
+    for name in _NAMES:
+        value = _middle(results, name, load, column)
+        if name != OURS and value is not None:
+            found[name] = value
+    return found
+
+
+def _best(results: Results, names: tuple[str, ...], load: str, column: str) -> float | None:
+    values = [_middle(results, name, load, column) for name in names]
+    known = [value for value in values if value is not None]
+    return (max if COLUMNS[column] else min)(known, default=None)
+
+
+def _middle(results: Results, server: str, load: str, column: str) -> float | None:
+    row = results.row(server, load)
+    cell = row.cells.get(column) if row is not None else None
+    return None if cell is None else cell.middle
+
+
+def _start(results: Results) -> dict[str, float]:
+    """Seconds to the first answer, the median over starts, by server."""
+    found = {}
+    for name in _NAMES:
+        seconds = sorted(
+            {test.settings["start_seconds"] for test in results.of(name) if test.requests}
+        )
+        if seconds:
+            found[name] = float(seconds[len(seconds) // 2])
+    return found
+
+
+def _ratio(value: float, other: float) -> float:
+    if math.isinf(value) and math.isinf(other):
+        return 1.0
+    return value / other if other else math.inf
