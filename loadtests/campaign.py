@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from benchmarks.records import LoadTest
+from benchmarks.records import LoadTest, Run
 from benchmarks.store import Store
 from loadtests.deployments import Deployment
 from loadtests.documents import make_documents
@@ -84,15 +84,20 @@ class Campaign:
     """Prepares and runs loads; every record goes to the store as soon as it is there."""
 
     def __init__(
-        self, course: Course, store: Store, run: str, sweep: str, say: Callable[[str], object]
+        self, course: Course, store: Store, *, joined: bool, say: Callable[[str], object]
     ) -> None:
         self.course = course
         self.tests: list[LoadTest] = []
         self.interrupted = False
         self._store = store
-        self._run = run
-        self._sweep = sweep
+        self._run = ""
+        self._joined = joined
         self._say = say
+
+    def begin(self, run: Run) -> None:
+        """Store a run's record: the loads that follow are its."""
+        self._run = run.run
+        self._store.append(run)
 
     def prepare(self, service: Service, lengths: Lengths, load: Load) -> Plan | None:
         """The plan of a load, with its documents; None when it would take too long."""
@@ -168,7 +173,7 @@ class Campaign:
         kinds = "" if list(plan.mix) == ["interactive"] else " · mixed callers"
         about = About(
             run=self._run,
-            sweep=self._sweep,
+            sweep=self._run if self._joined else "",
             scenario=lengths.title + kinds,
             length=lengths.tokens if isinstance(lengths, Fixed) else None,
             info=service.info,

@@ -37,17 +37,14 @@ def run(args: argparse.Namespace) -> int:
     request = read_request(args)
     if args.html is not None and not args.html.resolve().parent.is_dir():
         raise ConfigError(f"--html: there is no folder {args.html.parent}")
-    store = Store(args.store)
-    current = _begin(request)
-    sweep = current.run if request.points > 1 or request.peak else ""
-    campaign = Campaign(request.course, store, current.run, sweep, say)
+    campaign = Campaign(request.course, Store(args.store), joined=_is_joined(request), say=say)
+    current: Run | None = None
     conclusions: list[str] = []
     code = 0
     for deployment, lengths, load in _points(request):
         try:
             with reach(deployment, request.address, request.course.key) as service:
-                if not campaign.tests:
-                    store.append(current)  # there is something to measure
+                current = current or _begin(request, campaign)
                 plan = campaign.prepare(service, lengths, load)
                 if plan is None:
                     continue
@@ -65,6 +62,11 @@ def run(args: argparse.Namespace) -> int:
         if campaign.interrupted:
             break
     return _conclude(args, request, campaign, current, conclusions) or code
+
+
+def _is_joined(request: Request) -> bool:
+    """Whether the loads belong together: a sweep, or the search for a peak."""
+    return request.points > 1 or request.peak is not None
 
 
 def _points(request: Request) -> Iterator[tuple[Deployment | None, Lengths, Load]]:
@@ -144,12 +146,12 @@ def _conclude(
     args: argparse.Namespace,
     request: Request,
     campaign: Campaign,
-    current: Run,
+    current: Run | None,
     conclusions: list[str],
 ) -> int:
     """The table, the report, the verdict."""
     tests = campaign.tests
-    if not tests:
+    if not tests or current is None:
         say("nothing was measured")
         return 130 if campaign.interrupted else 1
     finished = None if campaign.interrupted else _now()
@@ -174,8 +176,8 @@ def _conclude(
     return 1 if exceeded or lost else 0
 
 
-def _begin(request: Request) -> Run:
-    """The run's record, with what machine this is and how busy it was before."""
+def _begin(request: Request, campaign: Campaign) -> Run:
+    """Store the run's record: what machine this is and how busy it was before."""
     started = _now()
     about = [
         request.address,
@@ -197,6 +199,7 @@ def _begin(request: Request) -> Run:
     )
     if run.busy:
         say(f"others keep this machine busy (load {run.load_before}): the records say so")
+    campaign.begin(run)
     return run
 
 

@@ -41,8 +41,25 @@ class Request:
         return max(1, len(self.deployments)) * len(self.lengths) * len(self.loads)
 
 
+_EXAMPLES = """
+examples:
+  longdoc loadtest http://127.0.0.1:8000 --rate 20 --html report.html
+      20 documents a second, on schedule, at a service that runs
+  longdoc loadtest http://127.0.0.1:8000 --find-peak p99=250ms
+      the highest rate that keeps the 99th percentile under 250 ms with no errors
+  longdoc loadtest --attention all --lengths 512,4096,16384 --quick
+      latency and memory against length, a service for each attention started in turn
+  longdoc loadtest http://127.0.0.1:8000 --users 50 --mix all --workers 2
+      50 callers of all kinds, from two processes
+
+exit codes: 0 done, 1 a limit was exceeded or the service was lost, 2 a mistake in the command
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.epilog = _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "address", nargs="?", help="service to load, such as http://127.0.0.1:8000; "
         "without one, services are started here",

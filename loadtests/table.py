@@ -59,10 +59,14 @@ def describe_progress(progress: dict[str, Any], total: float) -> str:
 
 
 def summary_table(tests: Sequence[LoadTest]) -> str:
-    """A row for each load, and below it a row for each kind of caller when there are several."""
+    """What all loads share as a heading, then a row for each, and one for each kind of caller."""
+    titles = [_title_parts(test) for test in tests]
+    shared = [len({parts[place] for parts in titles}) == 1 for place in range(len(titles[0]))]
+    heading = [part for part, same in zip(titles[0], shared, strict=True) if same and part]
     rows = [["", "load", "requests", "docs/s", "p50", "p90", "p95", "p99", "errors", "memory"]]
-    for test in tests:
-        rows.append(_row(test))
+    for test, parts in zip(tests, titles, strict=True):
+        own = [part for part, same in zip(parts, shared, strict=True) if part and not same]
+        rows.append([" · ".join(own), *_cells(test)])
         if len(test.by_request) > 1:
             rows += [
                 [f"  {k.request}", "", str(k.requests), "", _ms(k.p50), "", _ms(k.p95), _ms(k.p99),
@@ -74,9 +78,9 @@ def summary_table(tests: Sequence[LoadTest]) -> str:
     for row in rows:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
+        lines.append("  ".join(cells[0 if widths[0] else 1 :]).rstrip())
     lines.insert(1, "-" * max(len(line) for line in lines))
-    return "\n".join(lines)
+    return "\n".join([*([" · ".join(heading)] if heading else []), *lines])
 
 
 def load_of(test: LoadTest) -> str:
@@ -88,9 +92,7 @@ def load_of(test: LoadTest) -> str:
 
 def title_of(test: LoadTest) -> str:
     """What was loaded and with what, in a few words."""
-    precision = "" if test.precision == "fp32" else test.precision
-    parts = [test.attention or test.server, test.engine or "", precision, test.scenario]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(part for part in _title_parts(test) if part)
 
 
 def remarks(test: LoadTest) -> list[str]:
@@ -99,13 +101,20 @@ def remarks(test: LoadTest) -> list[str]:
     refused = test.settings.get("refused", {})
     if refused.get("here") and refused["here"] == refused.get("service"):
         found.append(f"{refused['here']} refused, as the service's own metric says")
+    silent = set(test.settings.get("mix", {})) - {kind.request for kind in test.by_request}
+    if silent and test.requests:
+        found.append(f"nothing was sent by: {', '.join(sorted(silent))}; offer more load")
     return found + ([test.note] if test.note else [])
 
 
-def _row(test: LoadTest) -> list[str]:
+def _title_parts(test: LoadTest) -> list[str]:
+    precision = "" if test.precision in (None, "fp32") else str(test.precision)
+    return [test.attention or test.server, test.engine or "", precision, test.scenario]
+
+
+def _cells(test: LoadTest) -> list[str]:
     memory = test.service_memory_bytes
     return [
-        title_of(test),
         load_of(test),
         str(test.requests),
         f"{test.documents_per_second or 0:.3g}",
