@@ -7,7 +7,7 @@ FILES := pyproject.toml constraints.txt
 PEER_NAMES := litserve bentoml ray mlserver
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve bench dashboard screenshots browser test lint format types imports package ci clean peers peers-setup
+.PHONY: help setup serve bench loadtest dashboard screenshots browser test lint format types imports package ci clean peers peers-setup
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,15 @@ $(VENV)/.dashboard: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dashboard]'
 	@touch $@
 
+# What load tests need: no torch.
+$(VENV)/.loadtest: $(FILES) | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[loadtest]'
+	@touch $@
+
 # What development needs: everything.
 $(VENV)/.dev: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[torch,dashboard,loadtest,dev]'
-	@touch $@ $(VENV)/.serve $(VENV)/.dashboard
+	@touch $@ $(VENV)/.serve $(VENV)/.dashboard $(VENV)/.loadtest
 
 setup: $(VENV)/.dev ## Create .venv with everything for development
 
@@ -48,6 +53,10 @@ peers-setup: $(VENV)/.dev $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the se
 
 peers: peers-setup ## Compare with other servers and write docs/peers.md (25 minutes; PEERS=--quick: 5)
 	$(BIN)/python -m loadtests.peers run $(PEERS)
+
+loadtest: $(VENV)/.loadtest ## Load the bundled classifier with all kinds of callers (ARGS="…" chooses what)
+	@mkdir -p runs
+	$(BIN)/longdoc loadtest $(or $(ARGS),--mix all --html runs/loadtest.html)
 
 dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
 	$(BIN)/streamlit run dashboard/app.py

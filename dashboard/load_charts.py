@@ -19,17 +19,23 @@ PERCENTILES = {
 _COMPARED = (Look("#0077bb", shape="circle"), Look("#d55e00", (8, 3), "diamond"))
 
 
+def service_of(test: LoadTest) -> str:
+    """What served, in a few words."""
+    precision = "" if test.precision in (None, "fp32") else str(test.precision)
+    parts = [test.server, test.attention or "", test.engine or "", precision]
+    return " · ".join(part for part in parts if part)
+
+
 def name_of(test: LoadTest) -> str:
     """What was tested, in a few words."""
-    parts = [test.server, test.attention or "", test.engine or "", test.scenario]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(part for part in (service_of(test), test.scenario) if part)
 
 
 def load_of(test: LoadTest) -> str:
     """The load, in a few words."""
     if test.model == "open" and test.offered_per_second is not None:
-        return f"{test.offered_per_second:g}/s"
-    return f"{test.users or 0} users"
+        return f"{test.offered_per_second:.4g}/s"
+    return f"{test.users or 0} user" + "s" * (test.users != 1)
 
 
 def test_rows(tests: Iterable[LoadTest]) -> list[Row]:
@@ -39,14 +45,14 @@ def test_rows(tests: Iterable[LoadTest]) -> list[Row]:
             "when": test.created[:16].replace("T", " "),
             "test": name_of(test),
             "load": load_of(test),
-            "requests": test.requests,
-            "answered/s": test.answered_per_second,
-            **{name: _ms(getattr(test, name)) for name in PERCENTILES},
+            **{name: to_ms(getattr(test, name)) for name in PERCENTILES},
             "errors": sum(test.errors.values()),
+            "documents/s": test.documents_per_second,
             "memory MB": None if test.service_memory_bytes is None
             else test.service_memory_bytes / 1e6,
-            "note": ("the load generator was the bottleneck; " if test.generator_bottleneck else "")
-            + test.note,
+            "requests": test.requests,
+            "answered/s": test.answered_per_second,
+            "note": _note(test),
         }
         for test in tests
     ]  # fmt: skip
@@ -58,7 +64,7 @@ def against_load(tests: Sequence[LoadTest]) -> Figure:
     rows = [
         {
             "rate": test.offered_per_second or test.answered_per_second,
-            "ms": _ms(getattr(test, name)),
+            "ms": to_ms(getattr(test, name)),
             "which": name,
             "load": load_of(test),
         }
@@ -76,10 +82,10 @@ def by_length(tests: Sequence[tuple[str, LoadTest]], metric: str = "p99") -> Fig
     buckets = [(name, bucket) for name, test in tests for bucket in test.by_length]
     rows: list[Row] = [
         {
-            "bucket": f"{b.low:,} to {b.high:,}",
+            "bucket": f"{b.low:,} to {b.high - 1:,}",
             "low": b.low,
             "test": name,
-            "ms": _ms(getattr(b, metric)),
+            "ms": to_ms(getattr(b, metric)),
             "requests": b.requests,
             "errors": b.errors,
         }
@@ -98,7 +104,7 @@ def over_time(tests: Sequence[tuple[str, LoadTest]]) -> Figure:
     """The p99 of each second, of one or two tests."""
     seconds = [(name, second) for name, test in tests for second in test.by_second]
     rows = [
-        {"at": s.at, "ms": _ms(s.p99), "test": name, "answered": s.answered, "errors": s.errors}
+        {"at": s.at, "ms": to_ms(s.p99), "test": name, "answered": s.answered, "errors": s.errors}
         for name, s in seconds
         if s.p99
     ]
@@ -141,6 +147,23 @@ def error_rows(tests: Iterable[tuple[str, LoadTest]]) -> list[Row]:
     ]
 
 
+def kind_rows(tests: Iterable[tuple[str, LoadTest]]) -> list[Row]:
+    """Figures by kind of caller, where there is more than one."""
+    return [
+        {
+            "test": name,
+            "caller": kind.request,
+            "requests": kind.requests,
+            "documents": kind.documents,
+            "errors": kind.errors,
+            **{f"{share} ms": to_ms(getattr(kind, share)) for share in ("p50", "p95", "p99")},
+        }
+        for name, test in tests
+        if len(test.by_request) > 1
+        for kind in test.by_request
+    ]
+
+
 def live_chart(history: Sequence[Row], fields: Mapping[str, str], title: str) -> Figure:
     """Lines over the last minutes; fields are names by column."""
     rows = [
@@ -168,5 +191,13 @@ def live_chart(history: Sequence[Row], fields: Mapping[str, str], title: str) ->
     )
 
 
-def _ms(seconds: float | None) -> float | None:
+def _note(test: LoadTest) -> str:
+    said = "bottleneck" in test.note or "sockets" in test.note
+    if test.generator_bottleneck and not said:
+        return "; ".join(filter(None, ["the load generator was the bottleneck", test.note]))
+    return test.note
+
+
+def to_ms(seconds: float | None) -> float | None:
+    """Milliseconds, or nothing."""
     return None if seconds is None else seconds * 1e3

@@ -16,7 +16,8 @@ from dashboard.chart_parts import Figure, Row, without_legend
 from dashboard.cost_charts import METRICS, cost_chart, gains_chart
 from dashboard.costs import ENGINE_TITLES, cost_rows, crossovers, latencies_of, paper_gains
 from dashboard.data import Results
-from dashboard.load_charts import against_load, name_of
+from dashboard.load_charts import against_load
+from dashboard.load_sweeps import against_length, length_sweeps, rate_sweeps
 from dashboard.looks import legend_html
 
 Section = tuple[str, str, Figure]
@@ -99,13 +100,16 @@ def _accuracy_sections(
 
 
 def _load_sections(results: Results) -> list[Section]:
-    sweeps: dict[str, list[Any]] = {}
-    for test in results.load_tests:
-        sweeps.setdefault(f"{name_of(test)} ({test.created[:10]})", []).append(test)
-    return [
-        (f"Load test: {name}", "Latency against offered load.", against_load(tests))
-        for name, tests in list(sweeps.items())[-6:]
+    newest = sorted(results.load_tests, key=lambda test: test.created, reverse=True)
+    lengths = [
+        (f"Service memory by document length: {name}", "", against_length(tests, "memory"))
+        for name, tests in list(length_sweeps(newest).items())[:1]
     ]
+    rates = [
+        (f"Load test: {name}", "Latency against offered load.", against_load(tests))
+        for name, tests in list(rate_sweeps(newest).items())[:6]
+    ]
+    return lengths + rates
 
 
 def _crossover_table(results: Results, run: Run) -> str:

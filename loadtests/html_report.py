@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.records import LoadTest, Run
 from loadtests.svg import line_chart
-from loadtests.table import load_of, remarks, title_of
+from loadtests.table import load_of, remarks, split_titles, title_of
 from models.errors import ConfigError
 
 _STYLE = """
@@ -59,15 +59,16 @@ def render(tests: Sequence[LoadTest], run: Run, conclusions: Sequence[str]) -> s
 
 
 def _overview(tests: Sequence[LoadTest]) -> str:
+    heading, titles = split_titles(tests)
     rows = [
-        [title_of(t), load_of(t), f"{t.requests:,}", f"{t.documents_per_second or 0:,.1f}",
+        [own, load_of(t), f"{t.requests:,}", f"{t.documents_per_second or 0:,.1f}",
          *(_ms(getattr(t, name)) for name in ("p50", "p90", "p95", "p99")),
          f"{sum(t.errors.values()):,}", _mb(t.service_memory_bytes)]
-        for t in tests
+        for t, own in zip(tests, titles, strict=True)
     ]  # fmt: skip
     head = ["", "load", "requests", "documents/s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "errors",
             "memory MB"]  # fmt: skip
-    return _table(head, rows)
+    return f"<h2>{escape(heading)}</h2>" * bool(heading) + _table(head, rows)
 
 
 def _comparisons(tests: Sequence[LoadTest]) -> Iterable[str]:
@@ -104,7 +105,7 @@ def _by_length(
 
 
 def _section(test: LoadTest) -> str:
-    parts = [f"<h2>{escape(title_of(test))}, {escape(load_of(test))}</h2>"]
+    parts = [f"<h2>{escape(title_of(test))} · {escape(load_of(test))}</h2>"]
     parts += [f'<p class="remark">{escape(line)}</p>' for line in remarks(test)]
     times = {
         name: [(second.at, value * 1e3) for second in test.by_second

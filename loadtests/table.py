@@ -60,13 +60,10 @@ def describe_progress(progress: dict[str, Any], total: float) -> str:
 
 def summary_table(tests: Sequence[LoadTest]) -> str:
     """What all loads share as a heading, then a row for each, and one for each kind of caller."""
-    titles = [_title_parts(test) for test in tests]
-    shared = [len({parts[place] for parts in titles}) == 1 for place in range(len(titles[0]))]
-    heading = [part for part, same in zip(titles[0], shared, strict=True) if same and part]
+    heading, titles = split_titles(tests)
     rows = [["", "load", "requests", "docs/s", "p50", "p90", "p95", "p99", "errors", "memory"]]
-    for test, parts in zip(tests, titles, strict=True):
-        own = [part for part, same in zip(parts, shared, strict=True) if part and not same]
-        rows.append([" · ".join(own), *_cells(test)])
+    for test, own in zip(tests, titles, strict=True):
+        rows.append([own, *_cells(test)])
         if len(test.by_request) > 1:
             rows += [
                 [f"  {k.request}", "", str(k.requests), "", _ms(k.p50), "", _ms(k.p95), _ms(k.p99),
@@ -80,7 +77,18 @@ def summary_table(tests: Sequence[LoadTest]) -> str:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells[0 if widths[0] else 1 :]).rstrip())
     lines.insert(1, "-" * max(len(line) for line in lines))
-    return "\n".join([*([" · ".join(heading)] if heading else []), *lines])
+    return "\n".join([*([heading] if heading else []), *lines])
+
+
+def split_titles(tests: Sequence[LoadTest]) -> tuple[str, list[str]]:
+    """What all tests' titles share, and what is each one's own."""
+    titles = [_title_parts(test) for test in tests]
+    shared = [len(set(column)) == 1 for column in zip(*titles, strict=True)]
+
+    def join(parts: Sequence[str], *, common: bool) -> str:
+        return " · ".join(p for p, same in zip(parts, shared, strict=True) if p and same == common)
+
+    return join(titles[0], common=True), [join(parts, common=False) for parts in titles]
 
 
 def load_of(test: LoadTest) -> str:

@@ -12,11 +12,15 @@ from dashboard.load_charts import (
     against_load,
     by_length,
     error_rows,
+    kind_rows,
     load_of,
     name_of,
     over_time,
     test_rows,
 )
+from dashboard.load_sweeps import BY_LENGTH, against_length, length_sweeps, peak_of, rate_sweeps
+
+_NAMES = {"memory": "Memory", "p50": "Median", "p99": "p99", "documents": "Documents/s"}
 
 
 def draw() -> None:
@@ -34,20 +38,39 @@ def draw() -> None:
         return
     one = {name: st.column_config.NumberColumn(f"{name} ms", format="%.1f") for name in PERCENTILES}
     rounded = {name: st.column_config.NumberColumn(name, format="%.1f") for name in
-               ("answered/s", "memory MB")}  # fmt: skip
-    controls.show_table(test_rows(tests), "load-tests", **one, **rounded)
+               ("answered/s", "documents/s", "memory MB")}  # fmt: skip
+    short = {"test": st.column_config.TextColumn(width="medium")}
+    controls.show_table(test_rows(tests), "load-tests", **short, **one, **rounded)
+    if any(test.run in found.runs and found.runs[test.run].busy for test in tests):
+        st.caption("Some of these ran while others kept the machine busy: compare them with "
+                   "each other, not with another machine's.")  # fmt: skip
+    _draw_lengths(tests)
     _draw_sweep(tests)
     _draw_comparison(tests)
 
 
+def _draw_lengths(tests: list[LoadTest]) -> None:
+    groups = length_sweeps(tests)
+    if not groups:
+        return
+    st.subheader("The service against document length")
+    chosen = st.selectbox("Sweep over lengths", list(groups), key="lengths", bind="query-params")
+    metric = controls.choose_one("Show", list(BY_LENGTH), "figure", lambda name: _NAMES[name])
+    sweep = groups[chosen or next(iter(groups))]
+    controls.show_figure(against_length(sweep, metric), "load-against-length")
+
+
 def _draw_sweep(tests: list[LoadTest]) -> None:
-    groups: dict[str, list[LoadTest]] = {}
-    for test in tests:
-        groups.setdefault(f"{test.sweep or test.run} · {name_of(test)}", []).append(test)
+    groups = rate_sweeps(tests)
+    if not groups:
+        return
     st.subheader("Latency against offered load")
-    chosen = st.selectbox("Sweep", list(groups), key="sweep", bind="query-params")
-    sweep = sorted(groups[chosen or next(iter(groups))], key=lambda t: t.offered_per_second or 0)
+    chosen = st.selectbox("Sweep over rates", list(groups), key="sweep", bind="query-params")
+    sweep = groups[chosen or next(iter(groups))]
     controls.show_figure(against_load(sweep), "latency-by-load")
+    peak = peak_of(sweep)
+    if peak:
+        st.markdown(f"**{peak}**")
 
 
 def _draw_comparison(tests: list[LoadTest]) -> None:
@@ -68,13 +91,17 @@ def _draw_comparison(tests: list[LoadTest]) -> None:
     if not pair:
         st.info("Choose one or two runs.")
         return
-    if any(test.by_length for _, test in pair):
+    if any(len(test.by_length) > 1 for _, test in pair):
         st.markdown("**By document length**")
         percentile = controls.choose_one("Percentile", ["p99", "p95", "p50"], "percentile")
         controls.show_figure(by_length(pair, percentile), "load-by-length")
     if any(test.by_second for _, test in pair):
         st.markdown("**Over time**")
         controls.show_figure(over_time(pair), "load-over-time")
+    kinds = kind_rows(pair)
+    if kinds:
+        st.markdown("**By kind of caller**")
+        controls.show_table(kinds, "load-by-kind")
     st.markdown("**Errors by kind**")
     errors = error_rows(pair)
     if errors:
