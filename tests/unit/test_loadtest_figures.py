@@ -91,6 +91,8 @@ def test_throughput_counts_what_was_answered_in_the_time() -> None:
     test, _ = figures(*before, *inside, *after)
     assert test.answered_per_second == pytest.approx(1.1)
     assert test.documents_per_second == pytest.approx(1.4)
+    slow, _ = figures(sample(0, 20.0), sample(0.5, 39.5))  # all of it after the measured time
+    assert slow.answered_per_second == pytest.approx(2 / 40)
 
 
 def test_lengths_fall_into_ranges_that_double() -> None:
