@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,12 +25,13 @@ from loadtests.peers.workload import FULL, QUICK, TUNING, Plan, Workload
 from models.errors import ConfigError, LongdocError
 
 PAGE = ROOT / "docs" / "peers.md"
-_SECONDS = {"quick": 35, "full": 75}  # of a server and round, roughly, by plan
+_SECONDS = {"quick": 30, "full": 65}  # of a server and round, roughly, by plan
 
 
 def main() -> int:
     """Run one step; return 0 when done, 2 for a mistake the user can mend."""
     args = _parser().parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)  # so that the servers are ended, too
     try:
         if args.command == "report":
             write_page(Store(args.store), args.run, PAGE)
@@ -49,11 +51,16 @@ def main() -> int:
     return 0
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtests.peers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="compare, store the results and write docs/peers.md")
     run.add_argument("--resume", action="store_true", help="go on with the last unfinished one")
+    run.add_argument("--no-tune", action="store_true", help="take the settings that are kept")
     run.add_argument("--no-page", action="store_true", help="leave docs/peers.md as it is")
     report = commands.add_parser("report", help="write docs/peers.md from stored results")
     report.add_argument("--run", help="the run's name [the last comparison that finished]")
@@ -78,7 +85,11 @@ def _run(args: argparse.Namespace) -> None:
     store.append(run)
     say = _speaker()
     minutes = plan.rounds * len(servers) * _SECONDS[plan.name] / 60
-    say(f"{run.run}: {plan.rounds} rounds of {len(servers)} servers, about {minutes:.0f} minutes")
+    rounds = f"{plan.rounds} round" + "s" * (plan.rounds > 1)
+    say(f"{run.run}: {rounds} of {len(servers)} servers, about {minutes:.0f} minutes")
+    if plan is FULL and not args.no_tune:
+        say("first the settings of each peer that were not measured with this bundle (5 minutes)")
+        tune(servers, subject.path, Workload(subject.path, TUNING, subject.longest), say)
     workload = Workload(subject.path, plan, subject.longest)
     Comparison(subject, workload, store, run.run, say).measure(servers)
     finished = datetime.now(UTC).isoformat(timespec="seconds")

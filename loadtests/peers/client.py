@@ -34,6 +34,7 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         for _reader, writer in self._free:
             writer.close()
+        await asyncio.sleep(0)  # they close in the loop's next round
 
     async def send(self, request: bytes, patience: float) -> Reply:
         """Send a request and read the whole answer, waiting at most `patience` seconds."""

@@ -32,7 +32,7 @@ def to_record(
     settings: dict[str, Any],
 ) -> tuple[LoadTest, Requests]:
     """The record and the raw requests of a load on a server."""
-    seconds = span(exchanges)
+    seconds = load.seconds or span(exchanges)
     outcome = Outcome(
         samples=sorted((each.sample for each in exchanges), key=lambda sample: sample.due),
         metrics_before={},

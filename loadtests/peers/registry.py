@@ -165,8 +165,8 @@ SERVERS: tuple[Server, ...] = (
 
 #: Servers that were looked at and cannot serve the graph, with the reason.
 LEFT_OUT: Mapping[str, str] = {
-    "infinity": "serves ONNX classifiers through Optimum's `ORTModelForSequenceClassification` and "
-    "a Transformers pipeline: a Transformers configuration and the inputs `input_ids` and "
+    "infinity": "it serves ONNX classifiers through Optimum's `ORTModelForSequenceClassification` "
+    "and a Transformers pipeline: a Transformers configuration and the inputs `input_ids` and "
     "`attention_mask` are required, and there is no hook for other inputs. This graph takes `ids`, "
     "`lengths` and `explain`.",
     "text-embeddings-inference": "its ONNX backend always feeds `input_ids` and `attention_mask` "

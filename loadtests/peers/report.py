@@ -10,11 +10,12 @@ from typing import Any
 from benchmarks.store import Store
 from loadtests.peers.figures import COLUMNS, Cell, Results, Row, find_run
 from loadtests.peers.registry import LEFT_OUT, LIMIT, OURS, SERVERS, Server
-from loadtests.peers.tuning import best_settings, merit, read_kept
+from loadtests.peers.tuning import best_settings, merit, rows_of
 from loadtests.peers.verdicts import goals, where_behind
 from loadtests.peers.workload import SHARE_OF_LIMIT, TITLES
 
 _BODY = Path(__file__).parent / "page.md"
+_QUIET = 0.05  # share of the processors that others may use without a word
 _LETTERS = dict(zip(TITLES, "abcd", strict=True))
 
 
@@ -32,9 +33,9 @@ def markdown(results: Results) -> str:
         "LOADS": "\n".join(_load(results, name) for name in TITLES),
         "VERDICT": _verdict(results),
         "SERVERS": _servers(results),
-        "SETTINGS": _settings(),
+        "SETTINGS": _settings(results),
         "TUNING": "\n".join(_tuning(server) for server in SERVERS if server.name != OURS),
-        "LEFT_OUT": "\n".join(f"- **{name}** {why}" for name, why in LEFT_OUT.items()),
+        "LEFT_OUT": "\n".join(f"- **{name}**: {why}" for name, why in LEFT_OUT.items()),
     }
     for key, text in parts.items():
         template = template.replace(f"<!-- {key} -->", text.strip())
@@ -45,13 +46,21 @@ def _head(results: Results) -> str:
     run, test = results.run, results.any_test
     plan = test.settings["plan"]
     bundle = test.bundle.name if test.bundle else "?"
-    busy = " Others kept the machine busy: compare the rows, not the milliseconds." * run.busy
-    quick = " **A quick look, not the figures.**" * (plan["name"] == "quick")
+    others = _others_share(results)
+    busy = f" Others used {others:.0%} of the processors: not the figures." * (others > _QUIET)
+    quick = " **A quick look: it shows that all works.**" * (plan["name"] == "quick")
     return (
         f"Measured on {run.environment.title}, {run.environment.system}, on {run.started[:10]}, "
         f"with the bundle `{bundle}`, {plan['rounds']} round{'s' * (plan['rounds'] > 1)}.{busy}"
         f"{quick} Run `{run.run}`, commit `{(run.environment.commit or 'unknown')[:12]}`."
     )
+
+
+def _others_share(results: Results) -> float:
+    """The mean share of the processors that others used during the loads."""
+    tests = [test for server in SERVERS for test in results.of(server.name) if test.requests]
+    shares = [float(test.settings["others_share"]) for test in tests]
+    return sum(shares) / max(1, len(shares))
 
 
 def _load(results: Results, name: str) -> str:
@@ -139,27 +148,30 @@ def _servers(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _settings() -> str:
+def _settings(results: Results) -> str:
+    """What each server ran with, as it was stored."""
     lines = []
     for server in SERVERS:
-        chosen = _words(best_settings(server))
+        stored = [test.settings["server"] for test in results.of(server.name)]
+        chosen = _words(stored[-1] if stored else {})
         lines.append(f"- **{server.title}**{': ' + chosen if chosen else ''}. {server.basis}")
     return "\n".join(lines)
 
 
 def _tuning(server: Server) -> str:
-    kept = read_kept().get(server.name)
-    if kept is None:
+    rows = sorted(rows_of(server), key=_merit, reverse=True)
+    if not rows:
         return ""
     best = dict(best_settings(server))
+    about = ", ".join(sorted({f"`{row['bundle']}`" for row in rows}))
     lines = [
-        f"**{server.title}** (bundle `{kept['bundle']}`, {kept['documents']} documents, "
-        f"{kept['date']})",
+        f"**{server.title}** ({rows[0]['documents']} documents, bundle {about}, "
+        f"{max(row['date'] for row in rows)})",
         "",
         "| settings | (a) documents/s | (b) documents/s | failed |",
         "|---|---|---|---|",
     ]
-    for row in sorted(kept["rows"], key=_merit, reverse=True):
+    for row in rows:
         mark = " **chosen**" if row["settings"] == best else ""
         found = row["found"]
         shown = f"{_words(row['settings'])}{mark}"

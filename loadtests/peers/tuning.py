@@ -24,36 +24,49 @@ from loadtests.peers.workload import Workload
 
 KEPT = Path(__file__).parent / "tuning.json"
 _LOADS = ("fixed", "mixed")
-_TRIES = 3  # of settings during which others kept the machine busy
+_TRIES = 2  # of settings during which others kept the machine busy
 _QUIET = 0.1  # share of the processors that others may use
 
 
 def tune(
     servers: Sequence[Server], bundle: Path, workload: Workload, say: Callable[[str], None]
 ) -> None:
-    """Measure every setting of the servers named and keep the figures beside the others'."""
-    kept = read_kept()
+    """Measure the settings of the servers named and keep the figures beside the others'.
+
+    What was measured before with this bundle, while others left the machine alone, is kept.
+    """
     for server in servers:
-        if server.name == OURS:
-            continue
-        rows = []
-        for settings in server.tried:
+        for settings in server.tried if server.name != OURS else ():
+            known = _known(server, settings, bundle.name)
+            if known and float(known["found"].get("others_share", 1.0)) < _QUIET:
+                continue
             say(f"{server.title} {json.dumps(dict(settings))}")
-            rows.append({"settings": dict(settings), "found": {}})
+            found = known["found"] if known else {}
             for _ in range(_TRIES):
-                found = _try(server, settings, bundle, workload)
-                say(f"  {found}")
-                rows[-1]["found"] = _quieter(rows[-1]["found"], found)
-                if found.get("others_share", 0.0) < _QUIET:
+                last = _try(server, settings, bundle, workload)
+                say(f"  {last}")
+                found = _quieter(found, last)
+                if last.get("others_share", 0.0) < _QUIET:
                     break
-        kept[server.name] = {
-            "bundle": bundle.name,
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "documents": workload.plan.documents,
-            "cores": len(os.sched_getaffinity(0)),
-            "rows": rows,
-        }
-        KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            row = {
+                "settings": dict(settings),
+                "bundle": bundle.name,
+                "documents": workload.plan.documents,
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "cores": len(os.sched_getaffinity(0)),
+                "found": found,
+            }
+            kept = read_kept()
+            others = [r for r in kept.get(server.name, []) if r["settings"] != row["settings"]]
+            kept[server.name] = [*others, row]
+            KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def _known(server: Server, settings: Settings, bundle: str) -> dict[str, Any] | None:
+    for row in rows_of(server):
+        if row["settings"] == dict(settings) and row["bundle"] == bundle:
+            return row
+    return None
 
 
 def _try(server: Server, settings: Settings, bundle: Path, workload: Workload) -> dict[str, Any]:
@@ -84,16 +97,23 @@ def _quieter(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return min(first, second, key=lambda found: float(found.get("others_share", 1.0)))
 
 
-def read_kept() -> dict[str, Any]:
-    """The figures of the last tuning, by server."""
-    kept: dict[str, Any] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+def rows_of(server: Server) -> list[dict[str, Any]]:
+    """What is kept of a server: a row for each of its settings that was measured."""
+    tried = [dict(settings) for settings in server.tried]
+    return [row for row in read_kept().get(server.name, []) if row["settings"] in tried]
+
+
+def read_kept() -> dict[str, list[dict[str, Any]]]:
+    """The figures of all tunings, by server."""
+    kept: dict[str, list[dict[str, Any]]] = (
+        json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    )
     return kept
 
 
 def best_settings(server: Server) -> Settings:
     """The settings that did best without failures; the first of `tried` before any tuning."""
-    rows = read_kept().get(server.name, {}).get("rows", [])
-    fit = [row for row in rows if _may_win(row)]
+    fit = [row for row in rows_of(server) if _may_win(row)]
     if not fit:
         return server.tried[0]
     best: Settings = max(fit, key=lambda row: merit(row["found"]))["settings"]

@@ -18,15 +18,12 @@ def where_behind(results: Results) -> list[str]:
     lines = []
     for load, letter in zip(TITLES, "abcd", strict=True):
         ours = results.row(OURS, load)
-        if ours is None:
+        if ours is None or ours.failure:
+            lines.append(f"({letter}): Longdoc was not measured")
             continue
-        for column, more in COLUMNS.items():
-            mine = ours.cells.get(column)
-            if mine is None:
-                lines.append(f"({letter}) {column}: Longdoc was not measured")
-                continue
+        for column, mine in ours.cells.items():
             for server, value in _others(results, load, column).items():
-                if ahead(value, mine.middle, more):
+                if ahead(value, mine.middle, COLUMNS[column]):
                     lines.append(
                         f"({letter}) {column}: {_NAMES[server]}, "
                         f"{_ratio(value, mine.middle):.2f} of Longdoc's figure"

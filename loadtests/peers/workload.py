@@ -47,12 +47,16 @@ class Plan:
 
 QUICK = Plan("quick", rounds=1, documents=100, behind_seconds=5, bursts_seconds=4, alone=12)
 TUNING = Plan("tuning", rounds=1, documents=160, behind_seconds=0, bursts_seconds=0)
-FULL = Plan("full", rounds=3, documents=300, behind_seconds=15, bursts_seconds=12)
+FULL = Plan("full", rounds=3, documents=300, behind_seconds=15, bursts_seconds=8)
 
 
 @dataclass(frozen=True)
 class Load:
-    """One load. `order` names the document of each request; `dues` is empty in a closed loop."""
+    """One load. `order` names the document of each request.
+
+    A closed loop ends with its documents and has no `dues`; an open one lasts `seconds`, and what
+    is answered after that does not count as throughput.
+    """
 
     name: str
     model: Literal["open", "closed"]
@@ -60,6 +64,7 @@ class Load:
     order: tuple[int, ...]
     dues: tuple[float, ...] = ()
     rate: float | None = None
+    seconds: float | None = None
 
 
 #: name of a load: what it is, for people
@@ -108,13 +113,14 @@ class Workload:
         limit = limits["mixed" if name == "bursts" else name]
         rate = SHARE_OF_LIMIT[name] * limit
         if name == "behind":
-            dues = tuple(until(self.plan.behind_seconds, poisson(rate, source)))
+            seconds, arrivals = self.plan.behind_seconds, poisson(rate, source)
         else:
+            seconds = self.plan.bursts_seconds
             arrivals = bursts(rate, source, every=4.0, share=0.2, peak=5.0)
-            dues = tuple(until(self.plan.bursts_seconds, arrivals))
+        dues = tuple(until(seconds, arrivals))
         shuffled = source.sample(range(len(documents)), len(documents))
         order = tuple(islice(cycle(shuffled), len(dues)))
-        return Load(name, "open", documents, order, dues, rate)
+        return Load(name, "open", documents, order, dues, rate, seconds)
 
     def sample_alone(self) -> list[int]:
         """Documents of `mixed` that are also asked for alone: of all lengths, evenly spread."""
