@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from service import docs_page, protocol_v2, routes, stream
+from service.door import CLASSIFY_PATH
 from service.middleware import Edge
 from service.problems import install_handlers
 from service.state import Service
@@ -41,4 +42,4 @@ def create_app(service: Service) -> ASGIApp:
     app.include_router(protocol_v2.router)
     app.include_router(docs_page.router)
     install_handlers(app)
-    return Edge(app, service)
+    return Edge(app, service, {CLASSIFY_PATH: routes.classify})

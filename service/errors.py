@@ -119,6 +119,8 @@ class TooManyTokens(InvalidRequest):
 class Overloaded(ServiceError):
     """The queue is full by predicted work."""
 
+    retry_after: float
+
     def __init__(self, retry_after: float) -> None:
         super().__init__("the queue is full; try again after the time that Retry-After gives")
         self.retry_after = retry_after

@@ -43,6 +43,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self._by_answer: dict[tuple[str, int], tuple[Counter, Histogram]] = {}  # found before
         self.tokenize_seconds = self._seconds("tokenize", "Time spent tokenizing a request's texts")
         self.queue_seconds = self._seconds("queue", "Time a document's run waited for a lane")
         self.infer_seconds = self._seconds("infer", "Time of one run of the engine")
@@ -84,6 +85,15 @@ class Metrics:
         self.engine.labels(
             info.engine, info.device, info.provider, info.precision, info.reason
         ).set(1)
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """Count one answered request."""
+        counters = self._by_answer.get((route, status))
+        if counters is None:
+            counters = self.requests.labels(route, str(status)), self.request_seconds.labels(route)
+            self._by_answer[route, status] = counters
+        counters[0].inc()
+        counters[1].observe(seconds)
 
     def observe_run(self, run: Run) -> None:
         """Count one run of the engine."""

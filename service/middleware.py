@@ -6,91 +6,73 @@ Pure ASGI: nothing here buffers a body, and a caller's hanging up stays visible.
 from __future__ import annotations
 
 import asyncio
-import hmac
-import random
-import re
-import time
+from collections.abc import Awaitable, Callable, Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import ServiceError, Unauthorized
-from service.logs import request_line
-from service.problems import CLIENT_LEFT, problem_response
-from service.state import RequestRecord, Service
+from service.connections import SMALL_BYTES
+from service.door import OPEN_PATHS, Door, Headers
+from service.errors import ServiceError
+from service.problems import error_response, problem_response
+from service.records import CLIENT_LEFT, UNMATCHED, begin_record, note_end
+from service.state import Service
 
-_SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
-_WORK_PATHS = ("/classify", "/infer")
 _LINGER_SECONDS = 2.0
-_SMALL_BYTES = 1 << 20  # a refused body of at most this is read to its end
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Edge:
-    """The outermost layer of the application."""
+    """The outermost layer of the application.
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    Requests to the `direct` paths, by POST, go to their endpoints without a detour through the
+    framework, which takes longer than all else that is done for a short document but its run.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, direct: Mapping[str, Endpoint]) -> None:
         self.app = app
         self.service = service
-        self._keys = [key.encode() for key in service.settings.api_keys]
+        self.direct = direct
+        self.door = Door(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, note what became of it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if _SAFE_ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
-        record = RequestRecord(request_id, time.monotonic())
+        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        record = begin_record(headers.get(b"x-request-id", b"").decode("latin-1"))
         scope.setdefault("state", {})["record"] = record
         exchange = _Exchange(receive, send, headers, record.id, self.service.settings.body_seconds)
-        counted = scope["path"] not in _OPEN_PATHS
+        counted = path not in OPEN_PATHS
+        direct = self.direct.get(path) if method == "POST" else None
         self.service.in_flight += counted
         try:
-            if counted:
-                self._check(scope, headers)
-            await self.app(scope, exchange.receive, exchange.send)
+            self.door.check(method, path, headers)
+            if direct is None:
+                await self.app(scope, exchange.receive, exchange.send)
+            else:
+                scope["app"] = self.app
+                await _answer(direct, scope, exchange)
         except ServiceError as error:
-            response = problem_response(error, scope["path"])
+            response = problem_response(error, path)
             await response(scope, exchange.receive, exchange.send)
         finally:
             self.service.in_flight -= counted
             self.service.release(record)
-            self._note(scope, record, exchange.status)
+            route = path if direct else getattr(scope.get("route"), "path", UNMATCHED)
+            metrics = self.service.metrics
+            note_end(metrics, record, method, route, exchange.status, log=counted)
 
-    def _check(self, scope: Scope, headers: Headers) -> None:
-        """Refuse early, before any work: callers without a key, and all when there is no room."""
-        if self._keys:
-            sent = headers.get("x-api-key") or headers.get("authorization", "")
-            key = sent.removeprefix("Bearer ").strip().encode("utf-8", "replace")
-            matches = [hmac.compare_digest(key, known) for known in self._keys]
-            if not any(matches):
-                raise Unauthorized
-        self.service.check_draining()
-        if scope["method"] == "POST" and scope["path"].endswith(_WORK_PATHS):
-            self.service.running.scheduler.refuse_if_full()
 
-    def _note(self, scope: Scope, record: RequestRecord, status: int) -> None:
-        metrics, seconds = self.service.metrics, time.monotonic() - record.started
-        route = getattr(scope.get("route"), "path", "unmatched")
-        metrics.requests.labels(route, str(status)).inc()
-        metrics.request_seconds.labels(route).observe(seconds)
-        if status == 429:
-            metrics.rejected.inc()
-        elif status == CLIENT_LEFT:
-            metrics.disconnected.inc()
-        if scope["path"] not in _OPEN_PATHS:
-            request_line(
-                id=record.id,
-                method=scope["method"],
-                route=route,
-                status=status,
-                texts=record.texts,
-                tokens=record.tokens,
-                **record.timings,
-                total_ms=round(seconds * 1000, 3),
-            )
+async def _answer(endpoint: Endpoint, scope: Scope, exchange: _Exchange) -> None:
+    try:
+        response = await endpoint(Request(scope, exchange.receive))
+    except Exception as error:  # whatever it was, the caller must know
+        response = error_response(error, scope["path"])
+    await response(scope, exchange.receive, exchange.send)
 
 
 class _Exchange:
@@ -106,9 +88,9 @@ class _Exchange:
     ) -> None:
         self._receive, self._send, self._request_id = receive, send, request_id
         self._linger = min(seconds, _LINGER_SECONDS)
-        length = headers.get("content-length", "0")
-        self._body_done = length == "0" and "transfer-encoding" not in headers
-        self._small = length.isdigit() and 0 < int(length) <= _SMALL_BYTES
+        length = headers.get(b"content-length", b"0")
+        self._body_done = length == b"0" and b"transfer-encoding" not in headers
+        self._small = length.isdigit() and 0 < int(length) <= SMALL_BYTES
         self.status = CLIENT_LEFT
 
     async def receive(self) -> Message:
@@ -122,10 +104,11 @@ class _Exchange:
         """Pass a message on, with the request's id among the headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["x-request-id"] = self._request_id
+            headers = [*message["headers"], (b"x-request-id", self._request_id.encode())]
             if not self._body_done and not self._small and self.status >= 400:
-                headers["connection"] = "close"
+                headers = [header for header in headers if header[0] != b"connection"]
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
         elif not self._body_done and not message.get("more_body", False) and self.status >= 400:
             await self._send({**message, "more_body": True})
             await self._discard_body()

@@ -6,8 +6,7 @@ import asyncio
 import functools
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -110,17 +109,26 @@ class Pipeline:
         ticket = Ticket(time.monotonic(), bulk)
         works = [self._work(self.reader.guess(text)) for text in texts]
         ahead = itertools.accumulate(works, initial=0.0)
+        tasks = [
+            (text, options, ticket, index, before, work)
+            for index, (text, before, work) in enumerate(zip(texts, ahead, works, strict=False))
+        ]
+        total = sum(works)
         try:
-            async with asyncio.timeout(options.timeout), self._admitted(works, options, bulk=bulk):
-                answers = await self._all(
-                    self._classify_one,
-                    [
-                        (text, options, ticket, index, before)
-                        for index, (text, before) in enumerate(zip(texts, ahead, strict=False))
-                    ],
-                )
+            async with asyncio.timeout(options.timeout):
+                if bulk:
+                    await self._wait_for_room(works, options)
+                else:
+                    self._admit(works, options)
+                self._promised += total
+                try:
+                    answers = await self._all(self._classify_one, tasks)
+                finally:
+                    self._promised -= total
         except TimeoutError:
             raise DeadlinePassed(options.timeout) from None
+        if len(answers) == 1:
+            return replace(answers[0], total=time.monotonic() - ticket.arrival)
         return Answer(
             [answer.results[0] for answer in answers],
             sum(answer.tokenize for answer in answers),
@@ -168,28 +176,24 @@ class Pipeline:
         ).value
         return document
 
-    @asynccontextmanager
-    async def _admitted(
-        self, works: Sequence[float], options: Options, *, bulk: bool
-    ) -> AsyncIterator[None]:
-        """Refuse what there is no room or no time for; bulk work waits for room instead."""
-        total = sum(works)
+    def _admit(self, works: Sequence[float], options: Options) -> None:
+        """Refuse what there is no room or no time for."""
+        self.scheduler.admit(max(works), options.timeout)
+        if self._promised and len(works) > 1:
+            finish = (self._promised + sum(works)) / self.scheduler.policy.lanes
+            if finish > options.timeout:
+                raise Overloaded(retry_after=finish - options.timeout)
+
+    async def _wait_for_room(self, works: Sequence[float], options: Options) -> None:
         while True:
             try:
-                self.scheduler.admit(max(works), options.timeout)
-                finish = (self._promised + total) / self.scheduler.policy.lanes
-                if self._promised and len(works) > 1 and finish > options.timeout:
-                    raise Overloaded(retry_after=finish - options.timeout)
-                break
+                return self._admit(works, options)
             except Overloaded:
-                if not bulk:
-                    raise
-            await asyncio.sleep(_BULK_RETRY)
-        self._promised += total
-        try:
-            yield
-        finally:
-            self._promised -= total
+                await asyncio.sleep(_BULK_RETRY)
+
+    def most_work(self, size: int) -> float:
+        """Predicted work of the heaviest document that a body of so many bytes can hold."""
+        return self._work(self.reader.guess_from_length(size))
 
     def _work(self, tokens: int) -> float:
         """Predicted seconds of one core for a document of so many tokens, windows and all."""
@@ -200,11 +204,10 @@ class Pipeline:
         return windows * self.cost.seconds(overlapping // windows)
 
     async def _classify_one(
-        self, text: str, options: Options, ticket: Ticket, index: int, ahead: float
+        self, text: str, options: Options, ticket: Ticket, index: int, ahead: float, work: float
     ) -> Answer:
         call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
-        follows = self._work(self.reader.guess(text))
-        step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=follows)
+        step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
         try:
             done = await self._on_lane(step)
         except InvalidRequest as error:
@@ -300,9 +303,27 @@ class Pipeline:
                 task.cancel()
 
     async def _on_lane(self, job: Job) -> Done:
-        waiting = asyncio.wrap_future(job.future)
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def wake() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def tell(_: object) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(wake)
+
         self.scheduler.submit(job)
-        done: Done = await waiting
+        job.future.add_done_callback(tell)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            job.future.cancel()
+            raise
+        if job.future.cancelled():  # the scheduler is closed
+            raise asyncio.CancelledError
+        done: Done = job.future.result()
         return done
 
     def _merge(self, document: _Document, parts: Sequence[_Part]) -> Result:

@@ -13,8 +13,7 @@ from starlette.responses import Response
 from service.body import ClientLeft
 from service.errors import InternalFault, ServiceError, UnknownPath, WrongMethod
 from service.logs import service as log
-
-CLIENT_LEFT = 499  # never sent; what the log and the metrics call a caller who hung up
+from service.records import CLIENT_LEFT
 
 
 def problem_response(error: ServiceError, path: str) -> Response:
@@ -32,19 +31,29 @@ def problem_response(error: ServiceError, path: str) -> Response:
     )
 
 
+def error_response(error: Exception, path: str) -> Response:
+    """The answer to whatever was raised while a request was handled."""
+    if isinstance(error, ServiceError):
+        return problem_response(error, path)
+    if isinstance(error, ClientLeft):
+        return Response(status_code=CLIENT_LEFT)
+    log.error("a fault while answering %s", path, exc_info=error)
+    return problem_response(InternalFault(), path)
+
+
 def install_handlers(app: FastAPI) -> None:
     """Have the framework's errors and ours answered in one form."""
-    app.add_exception_handler(ServiceError, _service_error)
+    for kind in (ServiceError, ClientLeft, Exception):
+        app.add_exception_handler(kind, _ours)
     app.add_exception_handler(HTTPException, _framework_error)
-    app.add_exception_handler(ClientLeft, _client_left)
-    app.add_exception_handler(Exception, _fault)
 
 
-def _service_error(request: Request, error: Exception) -> Response:
-    return problem_response(cast("ServiceError", error), request.url.path)
+# Not plain functions: those would be sent to a thread, for each error anew.
+async def _ours(request: Request, error: Exception) -> Response:
+    return error_response(error, request.url.path)
 
 
-def _framework_error(request: Request, error: Exception) -> Response:
+async def _framework_error(request: Request, error: Exception) -> Response:
     known = cast("HTTPException", error)
     if known.status_code == 405:
         allowed = (known.headers or {}).get("Allow", "")
@@ -52,12 +61,3 @@ def _framework_error(request: Request, error: Exception) -> Response:
     if known.status_code == 404:
         return problem_response(UnknownPath("nothing is served at this path"), request.url.path)
     raise error
-
-
-def _client_left(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=CLIENT_LEFT)
-
-
-def _fault(request: Request, error: Exception) -> Response:
-    log.error("a fault while answering %s", request.url.path, exc_info=error)
-    return problem_response(InternalFault(), request.url.path)

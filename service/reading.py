@@ -75,7 +75,11 @@ class Reader:
 
     def guess(self, text: str) -> int:
         """Tokens that the text will have, from what earlier texts had."""
-        return max(1, round(len(text) * self._tokens_per_character))
+        return self.guess_from_length(len(text))
+
+    def guess_from_length(self, characters: int) -> int:
+        """Tokens that a text of so many characters will have."""
+        return max(1, round(characters * self._tokens_per_character))
 
     def seconds(self, text: str) -> float:
         """Seconds that tokenizing it will take."""

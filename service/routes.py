@@ -15,6 +15,7 @@ from service.errors import InvalidRequest, UnsupportedMedia
 from service.metrics import CONTENT_TYPE
 from service.openapi import CLASSIFY, ESTIMATE, plain, responses
 from service.pipeline import Answer, Options
+from service.records import RequestRecord
 from service.schemas import (
     ClassifyRequest,
     ClassifyResponse,
@@ -23,7 +24,7 @@ from service.schemas import (
     R,
     parse_request,
 )
-from service.state import RequestRecord, Service
+from service.state import Service
 from service.waiting import unless_client_leaves
 
 router = APIRouter()

@@ -13,7 +13,6 @@ predicted seconds of work, not at a number of requests.
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -158,11 +157,19 @@ class Scheduler:
         if wait > patience:
             raise Overloaded(retry_after=wait - patience)
 
-    def refuse_if_full(self) -> None:
-        """Refuse whatever comes, before any work on it, when neither tier has room."""
-        wait = min(self.expected_wait(0.0), self.expected_wait(math.inf))
-        if wait > self.policy.queue_seconds:
+    def is_full(self, most_work: float) -> bool:
+        """Whether there is no room for a document of at most so much work, short or long."""
+        return self._least_wait(most_work) > self.policy.queue_seconds
+
+    def refuse_if_full(self, most_work: float) -> None:
+        """Refuse, before any work on it, what there is no room for."""
+        if self.is_full(most_work):
+            wait = self._least_wait(most_work)
             raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
+
+    def _least_wait(self, most_work: float) -> float:
+        wait = self.expected_wait(0.0)
+        return min(wait, self.expected_wait(most_work)) if self.is_long(most_work) else wait
 
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `Done` or an error."""

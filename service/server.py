@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -10,22 +9,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from models.errors import ConfigError
 from service.app import create_app
+from service.connections import protocol
 from service.logs import service as log
 from service.state import Service
 
-_MOST_HEAD_BYTES = 65_536
 _KEEP_ALIVE_SECONDS = 75
-_TOO_MUCH_HEAD = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"connection: close\r\ncontent-length: 0\r\n\r\n"
-)
 
 
 class Server(uvicorn.Server):
@@ -35,12 +28,13 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 create_app(service),
-                http=_protocol(service.settings.body_seconds),
+                http=protocol(service),
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=1,
             )
@@ -84,46 +78,3 @@ def bind(host: str, port: int) -> socket.socket:
             f"cannot listen on {host} port {port}: {error.strerror}; "
             "choose another --port or --host"
         ) from None
-
-
-def _protocol(seconds: float) -> type[HttpToolsProtocol]:
-    class ImpatientProtocol(HttpToolsProtocol):
-        """Closes connections whose request head is too large or takes too long."""
-
-        _head_timer: asyncio.TimerHandle | None = None
-        _head_bytes = 0
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._expect_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._head_arrived()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            self._head_bytes += len(data)
-            super().data_received(data)
-            if self._head_timer is not None and self._head_bytes > _MOST_HEAD_BYTES:
-                self.transport.write(_TOO_MUCH_HEAD)
-                self.transport.close()
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._expect_head()
-
-        def on_headers_complete(self) -> None:
-            self._head_arrived()
-            super().on_headers_complete()
-
-        def _expect_head(self) -> None:
-            self._head_arrived()
-            self._head_bytes = 0
-            self._head_timer = self.loop.call_later(seconds, self.transport.close)
-
-        def _head_arrived(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-
-    return ImpatientProtocol

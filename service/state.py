@@ -5,26 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from service.deployment import Deployment, Running
 from service.errors import Draining, NotReady, Overloaded, ServiceError
 from service.logs import service as log
 from service.metrics import Metrics
+from service.records import RequestRecord
+from service.scheduler import Scheduler
 from service.selftest import TOLERANCE
 from service.settings import Settings
-
-
-@dataclass
-class RequestRecord:
-    """What is noted of one request for its log line."""
-
-    id: str
-    started: float
-    texts: int | None = None
-    tokens: int | None = None
-    held_bytes: int = 0
-    timings: dict[str, float] = field(default_factory=dict)
 
 
 class Service:
@@ -79,6 +68,11 @@ class Service:
         if self._running is None:
             raise NotReady("the model is being checked")
         return self._running
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The scheduler, once there is one."""
+        return self._running.scheduler if self._running is not None else None
 
     def sample(self) -> None:
         """Bring the metrics that are read off, not counted, up to date."""

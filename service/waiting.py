@@ -13,11 +13,18 @@ from service.body import ClientLeft
 
 T = TypeVar("T")
 
+_UNWATCHED_SECONDS = 0.2
+
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; if the caller hangs up first, the work is cancelled."""
+    """The work's result; if the caller hangs up first, the work is cancelled.
+
+    One looks for the caller only after a moment: most answers are there before, and a task for
+    each would cost more than the work that is dropped sooner.
+    """
     working = asyncio.current_task()
     left = False
+    watcher: asyncio.Task[None] | None = None
 
     async def watch() -> None:
         nonlocal left
@@ -28,7 +35,11 @@ async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -
             if working is not None:
                 working.cancel()
 
-    watcher = asyncio.create_task(watch())
+    def start_watching() -> None:
+        nonlocal watcher
+        watcher = asyncio.create_task(watch())
+
+    timer = asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, start_watching)
     try:
         return await work
     except asyncio.CancelledError:
@@ -36,7 +47,9 @@ async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -
             raise ClientLeft from None
         raise
     finally:
-        watcher.cancel()
+        timer.cancel()
+        if watcher is not None:
+            watcher.cancel()
 
 
 async def client_left(receive: Receive) -> NoReturn:

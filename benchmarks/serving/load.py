@@ -1,16 +1,24 @@
-"""A load generator that takes little of the processor: raw HTTP over kept-alive connections."""
+"""A load generator that takes little of the processor: ready-made bytes over kept connections.
+
+It shares the machine with the server that it measures, so a request costs it no task, no stream
+and no parsing beyond the status and the length of the answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+import uvloop
 
+from benchmarks.serving.connection import Pool
 from benchmarks.serving.documents import Document
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,65 +31,35 @@ class Sample:
     status: int
 
 
-class Client:
-    """Connections to one server, reused when free."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
-
-    @asynccontextmanager
-    async def _connection(
-        self,
-    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        pair = self._free.pop() if self._free else await self._open()
-        try:
-            yield pair
-        except BaseException:
-            pair[1].close()
-            raise
-        if not pair[1].is_closing():
-            self._free.append(pair)
-
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
-
-    async def send(self, request: bytes) -> int:
-        """Send a request, read the whole answer, return its status; 0 when there was none."""
-        try:
-            async with self._connection() as (reader, writer):
-                writer.write(request)
-                head = await reader.readuntil(b"\r\n\r\n")
-                lower = head.lower()
-                start = lower.index(b"content-length:") + 15
-                await reader.readexactly(int(lower[start : lower.index(b"\r", start)]))
-                if b"connection: close" in lower:
-                    writer.close()
-                return int(head[9:12])
-        except (OSError, asyncio.IncompleteReadError):
-            return 0
-
-    def close(self) -> None:
-        """Close the connections."""
-        for _, writer in self._free:
-            writer.close()
+def run_load(load: Coroutine[Any, Any, T]) -> T:
+    """Run a load to its end on the cheapest event loop there is."""
+    return uvloop.run(load)
 
 
 async def closed_loop(port: int, documents: Sequence[Document], clients: int) -> list[Sample]:
     """Every document once, by so many clients, each sending when its last was answered."""
-    client = Client(port)
     waiting = [(document.tokens, document.request()) for document in reversed(documents)]
-    samples: list[Sample] = []
+    count, samples, pool = len(waiting), list[Sample](), Pool(port)
+    finished = asyncio.get_running_loop().create_future()
+    began = time.perf_counter()
 
-    async def one() -> None:
-        while waiting:
-            tokens, request = waiting.pop()
-            began = time.perf_counter()
-            status = await client.send(request)
-            samples.append(Sample(tokens, began, time.perf_counter() - began, status))
+    def send_next() -> None:
+        tokens, request = waiting.pop()
+        due = time.perf_counter() - began
 
-    await asyncio.gather(*(one() for _ in range(clients)))
-    client.close()
+        def answered(status: int) -> None:
+            samples.append(Sample(tokens, due, time.perf_counter() - began - due, status))
+            if waiting:
+                send_next()
+            elif len(samples) == count:
+                finished.set_result(None)
+
+        pool.send(request, answered)
+
+    for _ in range(min(clients, count)):
+        send_next()
+    await finished
+    pool.close()
     return samples
 
 
@@ -94,29 +72,37 @@ async def open_loop(
     tick: Callable[[], None] = lambda: None,
 ) -> list[Sample]:
     """Poisson arrivals on schedule whatever the server does; latency from the scheduled time."""
-    client = Client(port)
     random = np.random.default_rng(seed)
     count = max(1, int(rate * seconds))
-    due = np.cumsum(random.exponential(1 / rate, count))
-    order = random.integers(0, len(documents), count)
+    due = [float(moment) for moment in np.cumsum(random.exponential(1 / rate, count))]
+    order = [int(index) for index in random.integers(0, len(documents), count)]
     requests = [document.request() for document in documents]
-    samples: list[Sample] = []
+    samples, pool = list[Sample](), Pool(port)
+    loop = asyncio.get_running_loop()
+    finished = loop.create_future()
     began = time.perf_counter()
 
-    async def one(index: int, scheduled: float) -> None:
-        status = await client.send(requests[index])
-        took = time.perf_counter() - began - scheduled
-        samples.append(Sample(documents[index].tokens, scheduled, took, status))
+    def send_one(number: int) -> None:
+        def answered(status: int) -> None:
+            took = time.perf_counter() - began - due[number]
+            samples.append(Sample(documents[order[number]].tokens, due[number], took, status))
+            if len(samples) == count:
+                finished.set_result(None)
 
-    tasks = []
-    for index, scheduled in zip(order, due, strict=True):
-        wait = began + scheduled - time.perf_counter()
-        if wait > 0:
-            await asyncio.sleep(wait)
+        pool.send(requests[order[number]], answered)
+
+    def send_what_is_due(number: int) -> None:
         tick()
-        tasks.append(asyncio.create_task(one(int(index), float(scheduled))))
-    await asyncio.gather(*tasks)
-    client.close()
+        now = time.perf_counter() - began
+        while number < count and due[number] <= now:
+            send_one(number)
+            number += 1
+        if number < count:
+            loop.call_later(max(0.0, due[number] - now), send_what_is_due, number)
+
+    send_what_is_due(0)
+    await finished
+    pool.close()
     return samples
 
 

@@ -6,7 +6,6 @@ alike; a ratio is the median of the rounds' ratios.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from benchmarks.serving.documents import Document, log_normal_lengths, make_documents
-from benchmarks.serving.load import Sample, closed_loop, open_loop, percentile, span
+from benchmarks.serving.load import Sample, closed_loop, open_loop, percentile, run_load, span
 from benchmarks.serving.servers import BATCHING, OURS, PLAIN, Running, run_server
 from models.bundle import load_bundle
 from service.cores import usable_cores
@@ -59,7 +58,7 @@ def overhead(bundle: Path, plan: Plan) -> dict[str, Any]:
             _warm_up(server, documents)
             for _ in range(plan.rounds):
                 bare = len(documents) / _bare_seconds(bundle, documents)
-                samples = asyncio.run(closed_loop(server.port, documents, clients=16))
+                samples = run_load(closed_loop(server.port, documents, clients=16))
                 _demand_200(samples)
                 served = len(samples) / span(samples)
                 rounds.append({"bare": bare, "served": served, "ratio": served / bare})
@@ -104,7 +103,7 @@ def mixed(bundle: Path, plan: Plan) -> dict[str, Any]:
         for kind in (OURS, PLAIN, BATCHING):
             with run_server(kind, bundle) as server:
                 _warm_up(server, documents)
-                samples = asyncio.run(closed_loop(server.port, documents, clients=32))
+                samples = run_load(closed_loop(server.port, documents, clients=32))
                 row[kind] = {
                     "documents_per_second": len(samples) / span(samples),
                     "p50": percentile(samples, 50),
@@ -138,7 +137,7 @@ def short_behind_long(bundle: Path, plan: Plan) -> dict[str, Any]:
         for kind in (OURS, PLAIN):
             with run_server(kind, bundle) as server:
                 _warm_up(server, documents)
-                samples = asyncio.run(
+                samples = run_load(
                     open_loop(server.port, documents, rate, plan.open_seconds, seed=number)
                 )
                 row[kind] = {
@@ -164,11 +163,11 @@ def overload(bundle: Path, plan: Plan) -> dict[str, Any]:
     documents = make_documents(_tokenizer(bundle), log_normal_lengths(300, seed=5), seed=6)
     with run_server(OURS, bundle) as server:
         _warm_up(server, documents)
-        before = asyncio.run(closed_loop(server.port, documents, clients=16))
+        before = run_load(closed_loop(server.port, documents, clients=16))
         peak = len(before) / span(before)
-        normal = asyncio.run(open_loop(server.port, documents, 0.3 * peak, 5.0, seed=1))
+        normal = run_load(open_loop(server.port, documents, 0.3 * peak, 5.0, seed=1))
         memory: list[int] = []
-        flood = asyncio.run(
+        flood = run_load(
             open_loop(
                 server.port,
                 documents,
@@ -178,7 +177,7 @@ def overload(bundle: Path, plan: Plan) -> dict[str, Any]:
                 tick=_every(0.25, lambda: memory.append(server.resident_bytes())),
             )
         )
-        after = asyncio.run(open_loop(server.port, documents, 0.3 * peak, 15.0, seed=3))
+        after = run_load(open_loop(server.port, documents, 0.3 * peak, 15.0, seed=3))
         peak_bytes = server.peak_bytes()
     good = [s for s in flood if s.status == 200 and s.due + s.seconds <= plan.overload_seconds]
     refused = [s.seconds for s in flood if s.status in (429, 503)]
@@ -230,7 +229,7 @@ def _tokenizer(bundle: Path) -> Tokenizer:
 
 
 def _warm_up(server: Running, documents: Sequence[Document]) -> None:
-    asyncio.run(closed_loop(server.port, documents[:40], clients=4))
+    run_load(closed_loop(server.port, documents[:40], clients=4))
 
 
 def _demand_200(samples: Sequence[Sample]) -> None:
