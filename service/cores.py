@@ -10,6 +10,17 @@ from pathlib import Path
 _CGROUP = Path("/sys/fs/cgroup")
 
 
+def own_cores(cgroup: Path = _CGROUP) -> tuple[int, ...]:
+    """The numbers of the cores that this process may use for itself; none where that is unknown.
+
+    A container with a quota below its number of cores shares them with others, and must be free
+    to move from one to another.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = tuple(sorted(affinity(0))) if affinity else ()
+    return cores if len(cores) == usable_cores(cgroup) else ()
+
+
 def usable_cores(cgroup: Path = _CGROUP) -> int:
     """Cores that the affinity mask and the container's quota leave to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -34,6 +45,11 @@ def _quota(cgroup: Path) -> float | None:
 def can_lower_priority() -> bool:
     """Whether the operating system gives each thread a priority of its own (Linux does)."""
     return hasattr(os, "setpriority") and hasattr(os, "sched_getaffinity")
+
+
+def stay_on_core(core: int) -> None:
+    """Keep the calling thread on one core, where its caches are."""
+    os.sched_setaffinity(threading.get_native_id(), {core})
 
 
 def lower_priority(by: int) -> None:

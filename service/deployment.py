@@ -15,14 +15,16 @@ from models.bundle import Bundle, Precision, find_bundles, load_bundle
 from models.description import TOKENIZER
 from models.errors import BundleError, ConfigError
 from models.mechanisms import ATTENTIONS
-from service.cores import can_lower_priority, usable_cores
+from service.cores import can_lower_priority, own_cores, usable_cores
 from service.engines.base import Engine
 from service.pipeline import Pipeline
+from service.policy import Policy
 from service.reading import Reader
-from service.scheduler import Policy, Run, Scheduler
+from service.scheduler import Run, Scheduler
 from service.selftest import CANARY, SelfTest, run_self_test
 from service.settings import Settings
 
+_GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 2048, 16_384
 _BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
 
 
@@ -169,12 +171,13 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         long_lanes=long_lanes,
         nice=_BELOW_THE_EVENT_LOOP if prioritised else 0,
         long_nice=settings.long_nice if prioritised else 0,
+        cores=own_cores() if prioritised and lanes == cores else (),
         long_work=settings.long_seconds,
         patience=settings.patience,
         overtake=settings.overtake_seconds,
         queue_seconds=settings.queue_seconds,
         group_size=settings.group_size,
-        group_tokens=settings.group_tokens,
+        group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),
         group_below=group_below,
         tokens_running=settings.tokens_in_flight
         or (lanes + long_lanes) * deployment.model.max_tokens,

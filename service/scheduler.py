@@ -21,57 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from service.cores import lower_priority
+from service.cores import lower_priority, stay_on_core
 from service.cost import CostModel
 from service.engines.base import Engine
 from service.errors import Overloaded
 from service.jobs import Job, JobQueue, Piece, Step
+from service.policy import Policy
 
 _SCAN = 64  # waiting jobs looked at for company
 _FORGET = 0.95  # weight of what was before, at each new run
-_NICE_STEP = 1.25  # how much less of a core one step of niceness gets (Linux)
-
-
-@dataclass(frozen=True)
-class Policy:
-    """How the scheduler decides. Times are in seconds.
-
-    lanes           threads for short documents
-    long_lanes      further threads for long documents; 0 sends everything to `lanes`
-    nice            by how much every lane stands below the event loop; 0 where it cannot
-    long_nice       by how much the long lanes stand below the others; 0 where they cannot
-    long_work       predicted work from which a document counts as long
-    patience        ageing: a job is overtaken for at most this many times its own work,
-    overtake        and for at most this long
-    bulk_yield      how long bulk work lets newer interactive work pass
-    queue_seconds   predicted wait above which requests are refused
-    group_size      most documents in one run
-    group_tokens    most tokens, padding included, in one run of several documents
-    group_below     documents of more tokens than this run alone
-    group_padding   largest share of padding in a run
-    tokens_running  most tokens in all runs at once
-    """
-
-    lanes: int = 1
-    long_lanes: int = 1
-    nice: int = 0
-    long_nice: int = 10
-    long_work: float = 0.1
-    patience: float = 10.0
-    overtake: float = 10.0
-    bulk_yield: float = 5.0
-    queue_seconds: float = 3.0
-    group_size: int = 8
-    group_tokens: int = 4096
-    group_below: int = 0
-    group_padding: float = 0.1
-    tokens_running: int = 131_072
-
-    @property
-    def long_share(self) -> float:
-        """Share of a core that a long lane keeps while every fast lane is busy."""
-        weight = _NICE_STEP**-self.long_nice
-        return weight / (1 + weight)
 
 
 @dataclass(frozen=True)
@@ -114,8 +72,9 @@ class Scheduler:
         self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
-        plan = [(self._fast, policy.nice)] * policy.lanes
-        plan += [(self._long, policy.nice + policy.long_nice)] * policy.long_lanes
+        plan = [(self._fast, policy.nice, number) for number in range(policy.lanes)]
+        long_nice = policy.nice + policy.long_nice
+        plan += [(self._long, long_nice, number) for number in range(policy.long_lanes)]
         self._threads = [
             threading.Thread(target=self._lane, args=lane, name=f"lane-{index}", daemon=True)
             for index, lane in enumerate(plan)
@@ -219,9 +178,11 @@ class Scheduler:
 
     # What a lane does.
 
-    def _lane(self, tier: _Tier, nice: int) -> None:
+    def _lane(self, tier: _Tier, nice: int, number: int) -> None:
         if nice:
             lower_priority(nice)
+        if self.policy.cores:
+            stay_on_core(self.policy.cores[number % len(self.policy.cores)])
         while group := self._take(tier):
             if isinstance(group[0], Step):
                 self._run_step(tier, group[0])
@@ -248,17 +209,24 @@ class Scheduler:
         return running == 0 or running + tokens <= self.policy.tokens_running
 
     def _group(self, tier: _Tier, head: Job) -> list[Job]:
-        """The head and whoever may share its run: pieces of nearly its length."""
+        """The head and whoever may share its run: pieces of nearly its length.
+
+        No more than this lane's share of those that wait: the others want work, too.
+        """
         policy = self.policy
         if not isinstance(head, Piece) or head.tokens > policy.group_below:
             return [head]
+        waiting = [
+            job
+            for job in itertools.islice(tier.queue.waiting(), _SCAN)
+            if isinstance(job, Piece) and job.contributions == head.contributions
+        ]
+        most = min(policy.group_size, -(-len(waiting) // policy.lanes))
         group: list[Job] = [head]
         longest = head.tokens
-        for job in itertools.islice(tier.queue.waiting(), 1, _SCAN):
-            if len(group) == policy.group_size:
+        for job in waiting[1:]:
+            if len(group) >= most:
                 break
-            if not isinstance(job, Piece) or job.contributions != head.contributions:
-                continue
             longest_with = max(longest, job.tokens)
             padded = longest_with * (len(group) + 1)
             real = sum(member.tokens for member in group) + job.tokens

@@ -86,8 +86,12 @@ class Settings:
         3.0, "predicted wait above which requests get 429", low=0.01, high=3600
     )
     group_size: int = _setting(8, "most documents in one run; 1 never groups", low=1, high=1024)
-    group_tokens: int = _setting(
-        4096, "most tokens, padding included, in one run of several documents", low=1, high=1 << 24
+    group_tokens: int | None = _setting(
+        None,
+        "most tokens, padding included, in one run of several documents",
+        low=1,
+        high=1 << 24,
+        auto="2,048 on a CPU, which its caches still hold; 16,384 on a GPU",
     )
     group_below: int | None = _setting(
         None,

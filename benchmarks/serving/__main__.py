@@ -7,11 +7,13 @@ import json
 import platform
 import sys
 import time
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving.measures import FULL, MEASURES, QUICK, plan_values
+from benchmarks.serving.measures import MEASURES
+from benchmarks.serving.plans import FULL, QUICK
 from benchmarks.serving.report import markdown
 from models.bundle import ROOT, load_bundle
 from service.cores import usable_cores
@@ -41,9 +43,17 @@ def main() -> int:
         figures = MEASURES[name](args.bundle, FULL if args.full else QUICK)
         result["measures"][name] = figures
         args.out.write_text(json.dumps(result) + "\n")
-        shown = {k: v for k, v in figures.items() if not isinstance(v, list)}
-        print(json.dumps(shown, indent=1), file=sys.stderr, flush=True)
+        print(f"{name}: {json.dumps(_shown(figures))}", file=sys.stderr, flush=True)
     return 0
+
+
+def _shown(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures without what they were computed from."""
+    return {
+        name: _shown(value) if isinstance(value, dict) else value
+        for name, value in figures.items()
+        if name in ("ratios", "seconds") or not isinstance(value, list)
+    }
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -59,7 +69,7 @@ def _head(bundle: Path, full: bool, out: Path) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "file": out.name,
         "plan_name": "full" if full else "quick",
-        "plan": plan_values(FULL if full else QUICK),
+        "plan": asdict(FULL if full else QUICK),
         "environment": {
             "cpu": _cpu(),
             "cores": usable_cores(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.cores import own_cores
 from service.cost import CostModel
 from service.engines.base import Floats
 from service.engines.fake import FakeEngine
 from service.errors import Overloaded
 from service.jobs import Piece, Step, Ticket
-from service.scheduler import Done, Policy, Run, Scheduler
+from service.policy import Policy
+from service.scheduler import Done, Run, Scheduler
 
 SECONDS_A_TOKEN = 1e-3
 ONE_LANE = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
@@ -175,6 +179,24 @@ def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
         np.testing.assert_allclose(job.future.result().value[0], alone, atol=1e-6)
 
 
+def test_a_group_leaves_the_other_lanes_their_share() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, lanes=2, group_below=200)
+    with running(engine, policy) as scheduler:
+        occupying = [piece(199), piece(100)]
+        for job in occupying:
+            scheduler.submit(job)
+        wait_until(lambda: len(engine.runs) == 2)
+        jobs = [piece(30) for _ in range(5)]
+        for job in jobs:
+            scheduler.submit(job)
+        engine.gate.set()
+        for job in jobs:
+            job.future.result(10)
+    assert engine.runs[2] == [30, 30, 30]
+    assert sum(len(run) for run in engine.runs[2:]) == 5
+
+
 def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:
     engine = GatedEngine()
     with running(engine, ONE_LANE) as scheduler:
@@ -284,6 +306,18 @@ def test_admission_counts_predicted_work_not_requests() -> None:
         scheduler.admit(5.0, 30.0)  # the long lane is idle
 
 
+def test_what_can_only_be_short_is_refused_when_only_long_ones_find_room() -> None:
+    engine = GatedEngine()
+    with running(engine, replace(ONE_LANE, queue_seconds=0.5)) as scheduler:
+        scheduler.submit(piece(600))
+        assert scheduler.is_full(0.1)
+        assert not scheduler.is_full(math.inf)
+        with pytest.raises(Overloaded) as refused:
+            scheduler.refuse_if_full(0.1)
+        assert refused.value.retry_after == pytest.approx(0.6 - 0.25, abs=0.01)
+        scheduler.refuse_if_full(math.inf)
+
+
 def test_a_request_that_would_wait_past_its_time_is_refused_at_once() -> None:
     engine = GatedEngine()
     with running(engine, ONE_LANE) as scheduler:
@@ -343,6 +377,17 @@ def test_one_document_over_the_token_bound_still_runs() -> None:
         job = piece(100)
         scheduler.submit(job)
         job.future.result(10)
+
+
+@pytest.mark.skipif(not own_cores(), reason="the system does not tell which cores there are")
+def test_lanes_stay_on_their_cores() -> None:
+    core = own_cores()[-1]
+    with running(FakeEngine(), replace(ONE_LANE, cores=(core,))) as scheduler:
+        step = Step(
+            Ticket(0.0), 0.01, 0.0, call=lambda: os.sched_getaffinity(threading.get_native_id())
+        )
+        scheduler.submit(step)
+        assert step.future.result(10).value == {core}
 
 
 def test_closing_drops_what_waits_and_finishes_what_runs() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from types import ModuleType
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from fastapi import FastAPI
 
 from benchmarks.serving import batching, plain
-from benchmarks.serving.documents import log_normal_lengths, make_documents
+from benchmarks.serving.bare import ALONE, TOGETHER, plan_runs
+from benchmarks.serving.documents import Document, log_normal_lengths, make_documents
 from benchmarks.serving.load import Sample, closed_loop, open_loop, percentile, span
 from benchmarks.serving.report import markdown
-from benchmarks.serving.servers import BATCHING, OURS, PLAIN
+from benchmarks.serving.servers import BATCHING, OURS, PLAIN, Running
+from benchmarks.serving.usage import Meter
 from service.deployment import load_deployment
 from service.settings import Settings
 from tests.serving import serving, tokenizer
@@ -55,6 +59,25 @@ def test_a_server_that_is_not_there_is_a_failure_not_a_crash() -> None:
     assert [s.status for s in asyncio.run(closed_loop(port, documents, clients=1))] == [0]
 
 
+def test_runs_of_the_bare_engine_hold_every_document_once() -> None:
+    lengths = [512, 40, 41, 2000, 42, 43, 44, 600]
+    documents = [Document("", tokens) for tokens in lengths]
+    alone = plan_runs(documents, ALONE)
+    together = [[document.tokens for document in run] for run in plan_runs(documents, TOGETHER)]
+    assert [run[0].tokens for run in alone] == sorted(lengths)
+    assert together == [[40, 41, 42, 43], [44], [512], [600], [2000]]
+
+
+def test_the_processor_is_shared_out_among_server_and_generator() -> None:
+    meter = Meter(Running(0, os.getpid(), 0.0))
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    cores = meter.cores()
+    assert 0 < cores["generator"] <= 1.1
+    assert cores["server"] > 0
+
+
 def test_percentiles_are_of_answered_requests() -> None:
     samples = [Sample(1, 0.0, seconds, 200) for seconds in (1.0, 2.0, 3.0)]
     assert percentile([*samples, Sample(1, 0.0, 99.0, 429)], 50) == 2.0
@@ -71,6 +94,18 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
         "peak_bytes": 2**29,
     }
     rounds = [{OURS: server, PLAIN: server, BATCHING: server}]
+    mixed = {
+        "throughput_over_plain": 1.1,
+        "throughput_over_batching": 2.5,
+        "p50_over_plain": 0.5,
+        "p50_over_batching": 0.1,
+        "p99_over_plain": 1.2,
+    }
+    behind = {
+        "p99_short_over_plain": 0.4,
+        "p99_long_over_plain": 0.9,
+        "peak_bytes_over_plain": 0.7,
+    }
     page = markdown(
         {
             "bundle": "a-bundle",
@@ -79,25 +114,31 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
             "file": "result.json",
             "environment": {"cpu": "a processor", "cores": 2, "onnxruntime": "1"},
             "measures": {
-                "overhead": {"512": {"rounds": [{"bare": 100.0, "served": 95.0}], "ratio": 0.95}},
+                "overhead": {
+                    "512": {
+                        "bare": 100.0,
+                        "best_schedule": "alone",
+                        "served": 95.0,
+                        "ratios": [0.91, 0.95, 0.99],
+                        "ratio": 0.95,
+                    }
+                },
                 "mixed": {
                     "rounds": rounds,
-                    "throughput_over_plain": 1.1,
-                    "throughput_over_batching": 2.5,
-                    "p50_over_plain": 0.5,
-                    "p50_over_batching": 0.1,
-                    "p99_over_plain": 1.2,
+                    "ratios": {name: [value] for name, value in mixed.items()},
+                    **mixed,
                 },
                 "short_behind_long": {
                     "rate": 40.0,
                     "rounds": rounds,
-                    "p99_short_over_plain": 0.4,
-                    "p99_long_over_plain": 0.9,
-                    "peak_bytes_over_plain": 0.7,
+                    "ratios": {name: [value - 0.1, value] for name, value in behind.items()},
+                    **behind,
                 },
                 "overload": {
                     "offered_per_second": 500.0,
                     "goodput_over_peak": 0.95,
+                    "token_goodput_over_peak": 0.93,
+                    "cores": {"server": 1.8, "generator": 0.1, "others": 0.0},
                     "statuses": {"200": 10, "429": 40},
                     "refusal_seconds_p50": 0.004,
                     "peak_bytes": 2**29,
@@ -108,9 +149,10 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
         }
     )
     for words in (
-        "| 512 | 100.0 | 95.0 | 95.0% | reached |",
-        "p50 over plain, at most a third: 0.50, missed",
-        "p99 of short ones over plain, at most 0.5: 0.40, reached",
+        "| 512 | 100.0 | alone | 95.0 | 95.0% | 91.0% to 99.0% | reached |",
+        "p50 over plain, at most a third: 0.50 (0.50 to 0.50), missed",
+        "p99 of short ones over plain, at most 0.5: 0.40 (0.30 to 0.40), reached",
+        "service 1.80, load generator 0.10, other programs 0.00",
         "10 × 200, 40 × 429",
         "| 1.50 s | 2.00 s | 2 |",
     ):

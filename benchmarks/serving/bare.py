@@ -1,0 +1,75 @@
+"""The limit: text to logits in a loop, no server, with the best order known beforehand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from benchmarks.serving.documents import Document
+from models.bundle import load_bundle
+from service.cores import usable_cores
+from service.engines import open_engine
+
+ALONE, TOGETHER = "alone", "in groups"
+_GROUP_SIZE, _GROUP_BELOW = 4, 512  # documents, tokens: what gained most on this graph
+
+
+class BareEngine:
+    """One single-thread session, one thread for each core, longest documents first."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._engine = open_engine(load_bundle(bundle), threads=1)
+        self._tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+
+    def rate(self, documents: Sequence[Document], schedule: str = ALONE) -> float:
+        """Documents per second; short ones of about the same length may share a run."""
+        waiting = plan_runs(documents, schedule)
+        for group in waiting[:: max(1, len(waiting) // 4)]:  # the first runs allocate
+            self._run(group)
+
+        def lane() -> None:
+            while True:
+                try:
+                    group = waiting.pop()
+                except IndexError:
+                    return
+                self._run(group)
+
+        threads = [threading.Thread(target=lane) for _ in range(usable_cores())]
+        began = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return len(documents) / (time.perf_counter() - began)
+
+    def _run(self, group: Sequence[Document]) -> None:
+        texts = [document.text for document in group]
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        lengths = np.array([len(encoding.ids) for encoding in encodings])  # (batch,)
+        ids = np.zeros((len(group), lengths.max()), dtype=np.int64)  # (batch, n)
+        for row, encoding in zip(ids, encodings, strict=True):
+            row[: len(encoding.ids)] = encoding.ids
+        self._engine.run(ids, lengths)
+
+
+def plan_runs(documents: Sequence[Document], schedule: str) -> list[list[Document]]:
+    """The documents of each run, the shortest run first."""
+    runs: list[list[Document]] = []
+    for document in sorted(documents, key=lambda document: document.tokens):
+        joins = (
+            schedule == TOGETHER
+            and runs
+            and document.tokens <= min(_GROUP_BELOW, 1.1 * runs[-1][0].tokens)
+            and len(runs[-1]) < _GROUP_SIZE
+        )
+        if joins:
+            runs[-1].append(document)
+        else:
+            runs.append([document])
+    return runs

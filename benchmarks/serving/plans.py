@@ -1,0 +1,35 @@
+"""How much to measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds, documents and seconds of each measure.
+
+    overhead_rounds      bare engine and service take turns so many times for each length
+    overhead_documents   of the mixed lengths; of equal ones a part
+    mixed_rounds         every server once a round; the batching one every second round
+    mixed_documents      sent in each
+    open_rounds          of short behind long
+    open_seconds         each
+    overload_seconds     five times capacity
+    starts               cold starts
+    """
+
+    overhead_rounds: int
+    overhead_documents: int
+    mixed_rounds: int
+    mixed_documents: int
+    open_rounds: int
+    open_seconds: float
+    overload_seconds: float
+    starts: int
+
+
+#: Shows that all works, in two minutes.
+QUICK = Plan(2, 120, 1, 120, 1, 8, 8, 2)
+#: Gives the figures, within a quarter of an hour on two cores.
+FULL = Plan(8, 400, 5, 800, 4, 30, 60, 8)
