@@ -45,6 +45,14 @@ class Classifier(nn.Module):
         logits: Tensor = self.head(states.sum(dim=1) / count[:, None])
         return logits
 
+    def without_blocks(self, ids: Tensor, lengths: Tensor, table: Tensor | None = None) -> Tensor:
+        """The logits of the bag of tokens and pairs that the network starts from."""
+        mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]  # (batch, n)
+        ids = ids.masked_fill(~mask, 0)
+        states = self.embedding.pooled(self.embedding(ids, table), ids, mask, table)
+        logits: Tensor = self.head(states.sum(dim=1) / lengths.clamp(min=1)[:, None])
+        return logits
+
     def explain(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Logits, and what each token adds to each label's logit: (batch, n, labels)."""
         states, count = self.read(ids, lengths)
@@ -58,11 +66,11 @@ class Classifier(nn.Module):
         self._check(ids, lengths)
         n = ids.shape[1]
         mask = torch.arange(n, device=ids.device) < lengths[:, None]  # (batch, n)
-        x = self.embedding(ids.masked_fill(~mask, 0), mask, table)  # (batch, n, width)
-        x = self.dropout(x + self.positions(n))
+        ids = ids.masked_fill(~mask, 0)
+        x = self.dropout(self.embedding(ids, table) + self.positions(n))  # (batch, n, width)
         for block in self.blocks:
             x = block(x, mask)
-        return x.masked_fill(~mask[:, :, None], 0), lengths.clamp(min=1).to(x.dtype)
+        return self.embedding.pooled(x, ids, mask, table), lengths.clamp(min=1).to(x.dtype)
 
     def _check(self, ids: Tensor, lengths: Tensor) -> None:
         if torch.compiler.is_compiling():

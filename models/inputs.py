@@ -1,8 +1,12 @@
-"""What the first block reads: a vector for each token, and one for the pair it ends.
+"""What is read of a document: a vector for each token and each pair, and what each counts.
 
 A pair of neighbours (`not good`) means more than its parts. There are too many pairs for a table
-with a row each, so a pair's row is a hash of its two ids; a pair's vector is short, and is added
-to the first entries of its second token's vector.
+with a row each, so a pair's row is a hash of its two ids. Blocks read the tokens' vectors; the
+pairs' vectors, which are short, are added to the first entries of what the blocks made of a
+pair's second token.
+
+What is said ten times in a document is not ten times as telling: repeats are damped where the
+network takes its mean over the document.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ PAIR_FACTOR = 2_654_435_761
 
 
 class TokenVectors(nn.Embedding):
-    """Token ids (batch, n) to vectors (batch, n, width), repeats damped where configured."""
+    """The vectors of tokens and pairs, and their weights in the document's mean."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config.vocab_size, config.width)
@@ -34,28 +38,31 @@ class TokenVectors(nn.Embedding):
         if self.pairs is not None:
             self.pairs.weight = nn.Parameter(pairs)
 
-    def forward(  # type: ignore[override]
-        self, ids: Tensor, mask: Tensor, table: Tensor | None = None
-    ) -> Tensor:
-        """Vectors of ids (batch, n), zeros in the padding of ids and false in the mask.
+    def forward(self, ids: Tensor, table: Tensor | None = None) -> Tensor:
+        """Vectors (batch, n, width) of tokens (batch, n).
 
         `table` (batch,) says which of several tables, one under the other, a document is read
         with: training keeps one for each fold.
         """
+        rows = ids if table is None else ids + table[:, None] * self.config.vocab_size
+        return functional.embedding(rows, self.weight)
+
+    def pooled(
+        self, states: Tensor, ids: Tensor, mask: Tensor, table: Tensor | None = None
+    ) -> Tensor:
+        """States (batch, n, width), weighted for the mean, with their pairs; 0 in padding."""
         config = self.config
-        rows = ids if table is None else ids + table[:, None] * config.vocab_size
-        x = functional.embedding(rows, self.weight)  # (batch, n, width)
-        x = x * self._weights(ids, mask, mask)
+        states = states * self._weights(ids, mask, mask)
         if self.pairs is None:
-            return x
+            return states
         hashed = pair_hash(ids)  # (batch, n)
         ends_pair = mask & (torch.arange(ids.shape[1], device=ids.device) > 0)
         rows = hashed % config.pairs
         rows = rows if table is None else rows + table[:, None] * config.pairs
         # Pairs are counted in a table as small as the vocabulary: collisions damp a little more.
         weights = self._weights(hashed % config.vocab_size, ends_pair, mask)
-        y = self.pairs(rows) * weights  # (batch, n, pair_width)
-        return x + functional.pad(y, (0, config.width - config.pair_width))
+        pairs = self.pairs(rows) * weights  # (batch, n, pair_width)
+        return states + functional.pad(pairs, (0, config.width - config.pair_width))
 
     def _weights(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
         """(batch, n, 1)"""

@@ -44,11 +44,13 @@ class Bag:
     whole    from the fit to all training documents
     folded   from the fits that leave a fold out, one under the other
     folds    which of them each training document is read with
+    logits   what the bag says of each training document, whole, by the fit that left it out
     """
 
     whole: Tables
     folded: Tables
     folds: Ints  # (training documents,)
+    logits: Array  # (training documents, labels)
     weight: Tensor  # (labels, width), of the head
     bias: Tensor  # (labels,)
 
@@ -96,8 +98,24 @@ def make_bag(
         parts = zip(*(tables(weights) for weights in some), strict=True)
         return Tables(*(torch.from_numpy(np.concatenate(part)) for part in parts))
 
-    bias = torch.from_numpy(np.array(packed[0, :, -1]))
-    return Bag(stacked(fits[:1]), stacked(fits[1:]), folds, torch.from_numpy(head), bias)
+    bias = np.array(packed[0, :, -1])
+
+    def say() -> Array:
+        shares = damped_shares(tokens, train, config)
+        said = [shares[folds == number] @ fit.T for number, fit in enumerate(fits[1:])]
+        logits = np.empty((len(train), len(bias)), np.float32)
+        for number, rows in enumerate(said):
+            logits[folds == number] = rows + bias
+        return logits
+
+    return Bag(
+        stacked(fits[:1]),
+        stacked(fits[1:]),
+        folds,
+        cache.array("bag-logits", key, say),
+        torch.from_numpy(head),
+        torch.from_numpy(bias),
+    )
 
 
 def fold_numbers(targets: Ints, seed: int) -> Ints:

@@ -39,6 +39,7 @@ class Loop:
         tokens: Tokens,
         rows: Ints,
         tables: Ints,
+        known: Array,
         aims: Array,
         check: Check,
         recipe: Recipe,
@@ -51,6 +52,7 @@ class Loop:
         self.tokens = tokens
         self.rows = rows  # (documents,)
         self.tables = tables  # (documents,), which table of vectors each is read with
+        self.known = known  # (documents, labels), what the bag says of each, read whole
         self.aims = aims  # (documents, labels)
         self.check = check
         self.recipe = recipe
@@ -112,13 +114,20 @@ class Loop:
         crop = self._crop()
         pieces = [random_piece(self.tokens, int(self.rows[i]), crop, noise) for i in batch]
         ids, lengths = (x.to(self.device) for x in pad(pieces))
-        aims = torch.from_numpy(np.array(self.aims[batch])).to(self.device)
-        tables = torch.from_numpy(self.tables[batch]).to(self.device)
+        aims, known, tables = (
+            torch.from_numpy(np.array(values[batch])).to(self.device)
+            for values in (self.aims, self.known, self.tables)
+        )
         self._set_rates()
         self.model.train()
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-            loss = functional.cross_entropy(self.model(ids, lengths, tables).float(), aims)
+            # A piece stands for its document: what the bag makes of the piece, which is surer
+            # and less right, is exchanged for what it makes of the whole.
+            with torch.no_grad():
+                known = known - self.model.without_blocks(ids, lengths, tables)
+            logits = self.model(ids, lengths, tables) + known
+            loss = functional.cross_entropy(logits.float(), aims)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
         clip_grad_norm_(self.model.parameters(), recipe.clip)

@@ -53,6 +53,7 @@ def train(plan: Plan) -> Checkpoint | None:
         prepared.tokens,
         prepared.corpus.rows("train"),
         bag.folds,
+        bag.logits,
         prepared.aims,
         _make_check(model, prepared, plan),
         plan.recipe,

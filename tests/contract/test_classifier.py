@@ -126,7 +126,7 @@ def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
     embedding.pairs.weight.normal_()
     ids = torch.tensor([[7, 9, 7, 0]])
     mask = torch.tensor([[True, True, True, False]])
-    pairs = embedding(ids, mask) - embedding.weight[ids] * mask[:, :, None]  # (1, 4, width)
+    pairs = embedding.pooled(torch.zeros(1, 4, config.width), ids, mask)
     rows = [(7 * PAIR_FACTOR + 9) % 1000, (9 * PAIR_FACTOR + 7) % 1000]
     assert rows[0] != rows[1]
     assert torch.allclose(pairs[0, 1:3, :3], embedding.pairs.weight[rows], atol=1e-6)
@@ -150,11 +150,12 @@ def test_documents_may_be_read_with_different_tables() -> None:
     ids, lengths = documents(40, 25)
     mask = torch.arange(40) < lengths[:, None]
     ids = ids.masked_fill(~mask, 0)
-    found = stacked(ids, mask, torch.tensor([1, 0]))
+    which = torch.tensor([1, 0])
+    found = stacked.pooled(stacked(ids, which), ids, mask, which)
     for row, table in enumerate((1, 0)):
         alone = TokenVectors(config)
         alone.set_tables(*tables[table])
-        assert torch.equal(found[row], alone(ids, mask)[row])
+        assert torch.equal(found[row], alone.pooled(alone(ids), ids, mask)[row])
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def test_the_network_starts_as_exactly_the_bag(made: tuple[Corpus, Tokens, Bag])
     expected = shares @ weights_of(bag, bag.whole) + bag.bias.numpy()
     assert np.allclose(found, expected, atol=1e-4)
     assert np.mean(found.argmax(axis=1) == corpus.targets[rows]) > 0.7
+    torch.nn.init.normal_(model.get_parameter("blocks.0.contract.weight"))
+    pieces = pad([tokens.document(int(row)) for row in rows])
+    with torch.no_grad():
+        assert np.allclose(model.without_blocks(*pieces), found, atol=1e-4)
+        assert not np.allclose(model(*pieces), found, atol=1e-2)
 
 
 def test_a_document_is_surer_of_itself_only_in_the_fit_that_saw_it(
@@ -74,6 +79,7 @@ def test_a_document_is_surer_of_itself_only_in_the_fit_that_saw_it(
     folded = [weights_of(bag, Tables(single[n], pairs[n])) for n in range(5)]
     whole = shares @ weights_of(bag, bag.whole)
     apart = np.concatenate([shares[i] @ folded[fold] for i, fold in enumerate(bag.folds)])
+    assert np.allclose(apart + bag.bias.numpy(), bag.logits, atol=1e-4)
     margins = []
     for logits in (whole, apart):
         own = logits[np.arange(len(train)), corpus.targets[train]]
