@@ -25,6 +25,8 @@ is TF-IDF with logistic regression on the same split. `p` is McNemar's exact tes
 the same documents: above 0.05, the test documents do not tell them apart. "First 512" and so on
 are accuracies when only so many tokens are read; where they come from a sample of the test
 documents, "sample" says how many, and its accuracy on whole documents stands beside them.
+"Validation loss" is that of the bag of tokens and pairs that training started from, and of the
+blocks that were kept: a loss that falls is what the attention added.
 
 Each bundle's card has the command it was trained with. This page is written by
 `python -m training.results bundles`.
@@ -66,12 +68,12 @@ def _section(name: str, group: list[tuple[Description, dict[str, Any]]]) -> str:
         f"{first.task}. {counts['train']:,} documents to train on, {counts['valid']:,} to "
         f"validate, {counts['test']:,} to test.",
         "",
-        f"| attention | accuracy | macro-F1 | p | {reads} | sample, whole | reads at once | "
-        "parameters | minutes |",
-        "|---" * (9 + len(READS) - 1) + "|",
+        f"| attention | accuracy | macro-F1 | p | {reads} | sample, whole | "
+        "validation loss | reads at once | parameters | minutes |",
+        "|---" * (9 + len(READS)) + "|",
         *(_row(description, made) for description, made in group),
         f"| TF-IDF + logistic regression | {baseline['accuracy']:.3f} | "
-        f"{baseline['macro_f1']:.3f} |" + " |" * (5 + len(READS)),
+        f"{baseline['macro_f1']:.3f} |" + " |" * (6 + len(READS)),
         "",
     ]
     return "\n".join(lines)
@@ -80,6 +82,7 @@ def _section(name: str, group: list[tuple[Description, dict[str, Any]]]) -> str:
 def _row(description: Description, training: dict[str, Any]) -> str:
     evaluation = description.evaluation
     *reads, whole = (row["accuracy"] for row in evaluation["by_read"]["rows"])
+    losses = [check["loss"] for check in training["checks"]]
     cells = [
         ATTENTIONS[description.config.attention].title,
         f"{evaluation['accuracy']:.3f}",
@@ -87,6 +90,7 @@ def _row(description: Description, training: dict[str, Any]) -> str:
         f"{evaluation['against_baseline']['p']:.2g}",
         *(f"{accuracy:.3f}" for accuracy in reads),
         f"{whole:.3f} ({evaluation['by_read']['documents']:,})",
+        f"{losses[0]:.3f} → {min(losses[1:]):.3f}",
         f"{description.max_tokens:,}",
         f"{training['parameters']:,}",
         f"{training['seconds'] / 60:.1f}",
