@@ -43,7 +43,8 @@ def test_rows(tests: Iterable[LoadTest]) -> list[Row]:
     rows = [
         {
             "when": test.created[:16].replace("T", " "),
-            "test": name_of(test),
+            "service": service_of(test),
+            "documents": test.scenario,
             "load": load_of(test),
             **{name: to_ms(getattr(test, name)) for name in PERCENTILES},
             "errors": sum(test.errors.values()),

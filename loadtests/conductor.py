@@ -26,8 +26,9 @@ _PATIENCE = 15.0  # beyond a request's own time
 class Conductor:
     """Follows one load from its start to its result."""
 
-    def __init__(self, plan: Plan, folder: Path, number: int) -> None:
+    def __init__(self, plan: Plan, folder: Path, number: int, rate: float, users: int) -> None:
         self.plan = plan
+        self._rate, self._users = rate, users  # as the plan has them, or as set in the browser
         self._folder = folder
         self._number = number
         self._target = Target(plan.address, plan.key, seconds=5.0)
@@ -77,6 +78,8 @@ class Conductor:
             return
         self._written = True
         result = {
+            "rate": self._rate,
+            "users": self._users,
             "samples": self._samples,
             "metrics_before": self._before,
             "metrics_after": self._metrics(),

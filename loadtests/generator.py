@@ -35,7 +35,7 @@ class GeneratorError(LongdocError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a load left behind, raw."""
+    """What a load left behind, raw; the plan's rate and users unless others are told."""
 
     samples: list[Sample]
     metrics_before: dict[str, float]
@@ -47,6 +47,8 @@ class Outcome:
     seconds: float
     in_flight: int
     note: str
+    rate: float | None = None
+    users: int | None = None
 
     @property
     def interrupted(self) -> bool:

@@ -111,7 +111,8 @@ def _seek(campaign: Campaign, plan: Plan, service: Service, lengths: Lengths, li
 
     try:
         start = plan.rate if plan.rate > 0 else 1.0
-        found = find_peak(keeps, start, precision=0.25 if campaign.course.quick else 0.1)
+        quick = campaign.course.quick
+        found = find_peak(keeps, start, precision=0.25 if quick else 0.1, again=not quick)
     except _StoppedError:
         return "the peak was not found: the search was ended"
     return describe_peak(found, limit)

@@ -122,12 +122,17 @@ class Arrivals(User):
         Arrivals._number += 1
         index = getattr(self.environment.runner, "worker_index", 0)
         source = random.Random(f"{plan.seed}-arrivals-{index}-{Arrivals._number}")  # noqa: S311
-        rate = float(getattr(self.environment.parsed_options, "rate", 0) or plan.rate)
-        for due in poisson(rate / max(1, plan.workers), source):
+        rate = _rate(self.environment, plan) / max(1, plan.workers)
+        for due in poisson(rate, source):
             session.send_when_due(due - plan.warm_up)
             if session.over:
                 break
         gevent.sleep(3600)
+
+
+def _rate(environment: Environment, plan: Plan) -> float:
+    """Arrivals a second: as set on the page in the browser, else as planned."""
+    return float(getattr(environment.parsed_options, "rate", 0) or plan.rate)
 
 
 def _session() -> Session:
@@ -176,7 +181,10 @@ def _begin(environment: Environment, **_: Any) -> None:
     if not isinstance(runner, WorkerRunner):
         assert _process.folder is not None  # noqa: S101
         _process.loads += 1
-        _process.conductor = Conductor(plan, _process.folder, _process.loads)
+        users = int(getattr(runner, "target_user_count", 0) or plan.users)
+        _process.conductor = Conductor(
+            plan, _process.folder, _process.loads, _rate(environment, plan), users
+        )
         gevent.spawn(_process.conductor.follow, _hand_on, lambda: _finish(environment))
     if not isinstance(runner, MasterRunner):
         index = getattr(runner, "worker_index", 0)

@@ -23,15 +23,17 @@ def find_peak(
     *,
     precision: float = 0.1,
     most_trials: int = MOST_TRIALS,
+    again: bool = False,
 ) -> Peak:
     """Double or halve until the peak lies between two rates, then halve the distance.
 
-    Ends when the two differ by at most `precision`, or after so many trials.
+    Ends when the two differ by at most `precision`, or after so many rates. With `again`, a rate
+    counts as missed only when it was missed twice: one disturbance must not end the search low.
     """
     kept, missed, rate, trials = 0.0, None, start, 0
     while trials < most_trials:
         trials += 1
-        if keeps(rate):
+        if keeps(rate) or (again and keeps(rate)):
             kept = rate
         else:
             missed = rate

@@ -39,7 +39,7 @@ def draw() -> None:
     one = {name: st.column_config.NumberColumn(f"{name} ms", format="%.1f") for name in PERCENTILES}
     rounded = {name: st.column_config.NumberColumn(name, format="%.1f") for name in
                ("answered/s", "documents/s", "memory MB")}  # fmt: skip
-    short = {"test": st.column_config.TextColumn(width="medium")}
+    short = {name: st.column_config.TextColumn(width=120) for name in ("service", "documents")}
     controls.show_table(test_rows(tests), "load-tests", **short, **one, **rounded)
     if any(test.run in found.runs and found.runs[test.run].busy for test in tests):
         st.caption("Some of these ran while others kept the machine busy: compare them with "

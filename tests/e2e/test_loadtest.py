@@ -171,6 +171,7 @@ def test_loads_are_steered_from_the_browser(store: Store) -> None:
     for test, requests in found:
         assert test.requests > 5
         assert not test.errors
+        assert test.users == 2
         assert set(requests.request) == {"interactive", "bulk"}
     assert {row["method"] for row in stats["stats"]} >= {"interactive", "bulk"}
     assert "Traceback" not in out + err

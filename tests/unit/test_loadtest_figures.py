@@ -45,6 +45,7 @@ def sample(due: float, seconds: float = 0.1, error: str = "", **values: Any) -> 
 def figures(*samples: Sample, plan: Plan = PLAN, **values: Any) -> tuple[LoadTest, Requests]:
     """The record of such samples."""
     about: dict[str, Any] = {
+        "rate": plan.rate, "users": plan.users,
         "samples": list(samples), "metrics_before": {REFUSED: 5.0}, "metrics_after": {REFUSED: 5.0},
         "memory": [(0.2, 100), (1.2, 300)], "memory_idle": 90, "memory_peak": 300,
         "usages": [Usage(1.0, 10.0, (0.001,))], "seconds": 10.0, "in_flight": 0, "note": "",
@@ -171,6 +172,18 @@ def test_the_peak_is_found_from_below_and_above(true_peak: float) -> None:
     assert found.kept <= true_peak < (found.missed or 0)
     assert (found.missed or 0) <= 1.1 * found.kept
     assert len(tried) == found.trials == len(set(tried))
+
+
+def test_one_disturbance_does_not_end_the_search_low() -> None:
+    tried: list[float] = []
+
+    def keeps(rate: float) -> bool:
+        tried.append(rate)
+        return rate <= 30 and len(tried) != 2  # the second trial is disturbed
+
+    assert find_peak(keeps, 10.0, again=False).kept < 20
+    tried.clear()
+    assert find_peak(keeps, 10.0, again=True).kept == pytest.approx(30, rel=0.1)
 
 
 def test_the_search_ends_when_nothing_or_everything_is_kept() -> None:
