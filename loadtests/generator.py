@@ -190,8 +190,6 @@ def _last_words(folder: Path) -> str:
     lines = (folder / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
     said = [line.strip() for line in lines if line.strip()]
     words = said[-1][:300] if said else "it said nothing"
-    if "No module named locust" in words:
-        return "load tests need Locust: pip install 'longdoc[loadtest]'"
     return f"the load generator ended without a result: {words}"
 
 

@@ -68,7 +68,7 @@ def _overview(tests: Sequence[LoadTest]) -> str:
     ]  # fmt: skip
     head = ["", "load", "requests", "documents/s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "errors",
             "memory MB"]  # fmt: skip
-    return f"<h2>{escape(heading)}</h2>" * bool(heading) + _table(head, rows)
+    return f"<h2>{escape(heading)}</h2>" * (len(tests) > 1) + _table(head, rows)
 
 
 def _comparisons(tests: Sequence[LoadTest]) -> Iterable[str]:

@@ -9,6 +9,8 @@ import shlex
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import product
 
 from benchmarks.environment import describe_environment, load_average
@@ -32,6 +34,8 @@ __all__ = ["configure", "run"]
 
 def run(args: argparse.Namespace) -> int:
     """Load and report; 0 done, 1 a limit was exceeded or the service was lost, 130 interrupted."""
+    if find_spec("locust") is None:
+        raise ConfigError("load tests need Locust: pip install 'longdoc[loadtest]'")
     if args.worker_of:
         return _work_for(args.worker_of)
     request = read_request(args)
@@ -188,6 +192,7 @@ def _begin(request: Request, campaign: Campaign) -> Run:
         request.course.mix,
         request.course.seconds,
     ]
+    machine = describe_environment()
     plan = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
     run = Run(
         run=f"load-{started[:19].replace(':', '')}-{plan[:6]}",
@@ -195,7 +200,9 @@ def _begin(request: Request, campaign: Campaign) -> Run:
         finished=None,
         command=shlex.join(["longdoc", *sys.argv[1:]]),
         plan=plan,
-        environment=describe_environment(),
+        environment=machine.model_copy(
+            update={"versions": machine.versions | {"locust": version("locust")}}
+        ),
         load_before=load_average(),
     )
     if run.busy:
