@@ -80,8 +80,7 @@ def _run(args: argparse.Namespace) -> None:
     servers = find_servers(args.only)
     subject = read_subject(args.bundle)
     store = Store(args.store)
-    run = _resumed(store, plan, subject) if args.resume else None
-    run = run or _new_run(plan, subject)
+    run = resumed_run(store, plan, subject) if args.resume else new_run(plan, subject)
     store.append(run)
     say = _speaker()
     minutes = plan.rounds * len(servers) * _SECONDS[plan.name] / 60
@@ -99,7 +98,8 @@ def _run(args: argparse.Namespace) -> None:
         say(f"written: {PAGE.relative_to(ROOT)}")
 
 
-def _new_run(plan: Plan, subject: Subject) -> Run:
+def new_run(plan: Plan, subject: Subject) -> Run:
+    """A comparison that begins now."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return Run(
         run=f"peers-{started[:19].replace(':', '')}-{random.randrange(1 << 16):04x}",  # noqa: S311
@@ -112,7 +112,7 @@ def _new_run(plan: Plan, subject: Subject) -> Run:
     )
 
 
-def _resumed(store: Store, plan: Plan, subject: Subject) -> Run | None:
+def resumed_run(store: Store, plan: Plan, subject: Subject) -> Run:
     """The last comparison of this plan and bundle that did not finish."""
     runs = [run for run in store.load().runs.values() if run.run.startswith("peers-")]
     same = [run for run in runs if run.plan == _plan_text(plan, subject)]

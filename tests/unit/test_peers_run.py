@@ -12,6 +12,7 @@ from benchmarks.environment import describe_environment
 from benchmarks.records import Run
 from benchmarks.store import Store
 from loadtests.peers import figures, report
+from loadtests.peers.__main__ import new_run, resumed_run
 from loadtests.peers.figures import Results, find_run
 from loadtests.peers.registry import LIMIT, OURS, find_servers
 from loadtests.peers.report import markdown
@@ -107,3 +108,18 @@ def test_a_page_needs_a_finished_comparison(tmp_path: Path) -> None:
         report.write_page(Store(tmp_path / "none.sqlite"), None, tmp_path / "page.md")
     with pytest.raises(ConfigError, match="no run 'x'"):
         figures.find_run(Store(tmp_path / "none.sqlite"), "x")
+
+
+def test_only_an_unfinished_comparison_of_the_same_plan_is_resumed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results.sqlite")
+    subject = read_subject(shared_bundle().path)
+    with pytest.raises(ConfigError, match="no unfinished comparison"):
+        resumed_run(store, PLAN, subject)
+    run = new_run(PLAN, subject)
+    store.append(run)
+    assert resumed_run(store, PLAN, subject) == run
+    with pytest.raises(ConfigError, match="no unfinished comparison"):
+        resumed_run(store, replace(PLAN, rounds=9), subject)
+    store.append(run.model_copy(update={"finished": run.started}))
+    with pytest.raises(ConfigError, match="no unfinished comparison"):
+        resumed_run(store, PLAN, subject)

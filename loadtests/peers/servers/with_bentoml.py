@@ -27,7 +27,7 @@ class Classifier:
     @bentoml.api(
         route="/classify",
         batchable=_given["batch"] > 1,
-        max_batch_size=_given["batch"],
+        max_batch_size=max(2, _given["batch"]),
         max_latency_ms=_given["max_latency_ms"],
     )
     def classify(self, input: list[str]) -> list[Answer]:  # noqa: A002 - the request's field

@@ -27,9 +27,15 @@ class Classifier(MLModel):
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """Classify what the batcher has put together, in a thread beside the event loop."""
+        """Classify what the batcher has put together: a worker one batch after another.
+
+        Without workers this is the process that takes requests, which must not stand still.
+        """
         texts = StringCodec.decode_input(payload.inputs[0])
-        answers = await asyncio.to_thread(self.model.classify, texts)
+        if settings()["workers"]:
+            answers = self.model.classify(texts)
+        else:
+            answers = await asyncio.to_thread(self.model.classify, texts)
         scores = np.array([list(answer["scores"].values()) for answer in answers], np.float32)
         labels = [answer["label"] for answer in answers]
         return InferenceResponse(
