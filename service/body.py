@@ -125,7 +125,7 @@ def decode_text(body: bytes) -> str:
 def decode_json(body: bytes) -> Any:
     """The body as JSON; what the standard leaves open is refused rather than guessed."""
     try:
-        return json.loads(decode_text(body), object_pairs_hook=_unique, parse_constant=_no_constant)
+        return _JSON.decode(decode_text(body))
     except RecursionError:
         raise MalformedBody("the JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -145,6 +145,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def _too_large(limit: int) -> BodyTooLarge:

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -40,7 +40,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
         _refused = False  # whether what now arrives is a refused request's body
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            super().connection_made(cast("asyncio.Transport", _Gathering(transport, self.loop)))
             self._expect_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -113,6 +113,36 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
                 self._head_timer = None
 
     return Connection
+
+
+class _Gathering:
+    """A transport that sends what is written at one go: the head of an answer with its body.
+
+    Each part on its own would be a call of the system, and would wake the caller twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send with whatever else is written before the event loop's next turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what is written, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            parts, self._parts = self._parts, []
+            self._transport.write(b"".join(parts))
 
 
 def _is_small(headers: Headers) -> bool:

@@ -235,6 +235,8 @@ async def _read_request(request: Request, kind: type[R]) -> R:
 def _query(request: Request) -> dict[str, str | int]:
     """The options in the query, as JSON would have them."""
     options: dict[str, str | int] = {}
+    if not request.scope["query_string"]:
+        return options
     for name, value in request.query_params.multi_items():
         if name in options:
             raise InvalidRequest(f"option {name[:80]!r} is given twice in the query")

@@ -72,9 +72,9 @@ class Scheduler:
         self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
-        plan = [(self._fast, policy.nice, number) for number in range(policy.lanes)]
-        long_nice = policy.nice + policy.long_nice
-        plan += [(self._long, long_nice, number) for number in range(policy.long_lanes)]
+        places = itertools.cycle(policy.cores or (None,))
+        plan = [(self._fast, policy.nice, next(places)) for _ in range(policy.lanes)]
+        plan += [(self._long, policy.nice + policy.long_nice, None)] * policy.long_lanes
         self._threads = [
             threading.Thread(target=self._lane, args=lane, name=f"lane-{index}", daemon=True)
             for index, lane in enumerate(plan)
@@ -178,11 +178,11 @@ class Scheduler:
 
     # What a lane does.
 
-    def _lane(self, tier: _Tier, nice: int, number: int) -> None:
+    def _lane(self, tier: _Tier, nice: int, core: int | None) -> None:
         if nice:
             lower_priority(nice)
-        if self.policy.cores:
-            stay_on_core(self.policy.cores[number % len(self.policy.cores)])
+        if core is not None:
+            stay_on_core(core)
         while group := self._take(tier):
             if isinstance(group[0], Step):
                 self._run_step(tier, group[0])

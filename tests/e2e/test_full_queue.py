@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import pytest
 from service.engines.fake import FakeEngine
 from tests.serving import LABELS, Served, fake_deployment, serving, wait_until
 
-ONE_LANE: dict[str, Any] = {"lanes": 1, "long_lanes": 0, "queue_seconds": 0.05, "group_size": 1}
+ONE_LANE: dict[str, Any] = {"lanes": 1, "long_lanes": 0, "queue_seconds": 0.02, "group_size": 1}
 TEXT = "word " * 50
 
 
@@ -41,14 +42,18 @@ def full_queue(headers: dict[str, str] | None = None, **settings: Any) -> Iterat
     gate = threading.Event()
     engine = FakeEngine(len(LABELS), seconds=lambda _batch, n: 0.0005 * n)
     with serving(fake_deployment(engine), **ONE_LANE, **settings) as served:
-        engine.seconds = lambda _batch, _n: float(not gate.wait(20))
+        engine.seconds = lambda _batch, _n: float(not gate.wait(120))
+        engine.runs.clear()
         scheduler = served.service.running.scheduler
         with ThreadPoolExecutor(20) as pool:
             try:
-                while not scheduler.is_full(0.0):
-                    pool.submit(served.post, "/classify", json={"input": TEXT}, headers=headers)
-                    depth = scheduler.depth
-                    wait_until(lambda before=depth: scheduler.depth > before)
+                asked = []
+                while not engine.runs or not scheduler.is_full(0.0):
+                    asked.append(
+                        pool.submit(served.post, "/classify", json={"input": TEXT}, headers=headers)
+                    )
+                    time.sleep(0.02)  # it may be refused while another is still being read
+                    assert len(asked) < 500, "the queue never filled"
                 yield Full(served, gate)
             finally:
                 gate.set()
