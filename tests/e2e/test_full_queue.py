@@ -54,6 +54,7 @@ def full_queue(headers: dict[str, str] | None = None, **settings: Any) -> Iterat
                     )
                     time.sleep(0.02)  # it may be refused while another is still being read
                     assert len(asked) < 500, "the queue never filled"
+                wait_until(lambda: sum(not a.done() for a in asked) == scheduler.depth)
                 yield Full(served, gate)
             finally:
                 gate.set()
