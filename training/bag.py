@@ -34,6 +34,7 @@ from training.tokenizing import Tokens
 Ints = NDArray[np.int64]
 
 _STRENGTHS = (10.0, 30.0, 100.0)  # C, the inverse of the regularisation; valid chooses
+_LEAST_SPREAD = 0.3  # of a feature that stands alike in all labels' documents
 _FOLDS = 5
 
 
@@ -79,7 +80,7 @@ def make_bag(
     def make() -> Array:
         return _fit(tokens, train, valid, targets, folds, config, seed)
 
-    key = (*key, seed, _STRENGTHS, _FOLDS, config.pairs, PAIR_FACTOR)
+    key = (*key, seed, _STRENGTHS, _FOLDS, _LEAST_SPREAD, config.pairs, PAIR_FACTOR)
     packed = cache.array("bag", key, make)  # (1 + folds, labels, vocab + pairs + 1)
     fits = [np.array(fit[:, :-1]) for fit in packed]
     basis, scale = _basis(fits[0], config.pair_width or config.width)
@@ -139,16 +140,14 @@ def _fit(
     seed: int,
 ) -> Array:
     """Weights of damped shares and bias: of the fit to all, then of those without each fold."""
-    features = damped_shares(tokens, train, config)
-    occurs = np.asarray((features > 0).sum(axis=0)).ravel()
-    rarity = np.log((len(train) + 1) / (occurs + 1)) + 1  # (vocab + pairs,)
-    norms = (features @ scipy.sparse.diags(rarity)).power(2).sum(axis=1)
-    rarity /= max(float(np.sqrt(norms.mean())), 1e-12)  # documents of length 1 on average
-    weighted = (features @ scipy.sparse.diags(rarity)).tocsr().astype(np.float32)
-    checked = damped_shares(tokens, valid, config) @ scipy.sparse.diags(rarity)
+    features, labels = damped_shares(tokens, train, config), targets[train]
+    checked = damped_shares(tokens, valid, config)
 
     def fit(rows: Ints, strength: float) -> tuple[Array, Array]:
-        return linear_parts(fit_regression(weighted[rows], targets[train][rows], strength, seed))
+        scale = telling(features[rows], labels[rows])
+        scaled = (features[rows] @ scipy.sparse.diags(scale)).tocsr().astype(np.float32)
+        weights, bias = linear_parts(fit_regression(scaled, labels[rows], strength, seed))
+        return weights * scale, bias
 
     every = np.arange(len(train))
     fits = {strength: fit(every, strength) for strength in _STRENGTHS}
@@ -159,9 +158,32 @@ def _fit(
         found += [fit(every[folds != n], strength) for n in range(int(folds.max()) + 1)]
     else:
         found += found
-    return np.stack([np.concatenate([w * rarity, b[:, None]], axis=1) for w, b in found]).astype(
-        np.float32
-    )
+    return np.stack([np.concatenate([w, b[:, None]], axis=1) for w, b in found]).astype(np.float32)
+
+
+def telling(features: scipy.sparse.csr_matrix, targets: Ints) -> Array:
+    """How freely the regression may use each feature: (features,).
+
+    More freely what stands in few documents, and what stands more in some labels' documents
+    than in others': the logarithm of that ratio, label against the rest, as naive Bayes has it.
+    Scaled so that documents have length 1 on average.
+    """
+    labels = np.eye(int(targets.max()) + 1, dtype=np.float32)[targets]  # (documents, labels)
+    unit = max(float(features.sum()) / max(features.nnz, 1), 1e-12)
+    inside = (features.T @ labels).T / unit  # (labels, features)
+    outside = inside.sum(axis=0) - inside
+    ratio = np.log(_smoothed(inside) / _smoothed(outside))
+    spread = np.sqrt(labels.mean(axis=0) @ ratio**2)
+    occurs = np.asarray((features > 0).sum(axis=0)).ravel()
+    rarity = np.log((len(targets) + 1) / (occurs + 1)) + 1
+    scale = (spread + _LEAST_SPREAD) * rarity
+    norms = (features @ scipy.sparse.diags(scale)).power(2).sum(axis=1)
+    return np.asarray(scale / max(float(np.sqrt(norms.mean())), 1e-12))
+
+
+def _smoothed(counts: Array) -> Array:
+    """Shares of each row, as if everything had been seen once more."""
+    return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
 
 def damped_shares(tokens: Tokens, rows: Ints, config: ModelConfig) -> scipy.sparse.csr_matrix:

@@ -31,7 +31,7 @@ from training.recipe import Recipe
 from training.storage import Cache, digest_of, storing
 
 PASSES = 3  # over the training documents, each cut to a crop, when no budget is given
-_CHECK_TOKENS, _CHECK_READ = 1_000_000, 8192  # validation while training
+_CHECK_TOKENS, _CHECK_READ = 500_000, 4096  # validation while training
 
 
 def train(plan: Plan) -> Checkpoint | None:

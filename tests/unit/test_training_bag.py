@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from models.classifier import Classifier
 from models.config import ModelConfig
 from tests.labelled import documents, write_jsonl
-from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag
+from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag, telling
 from training.batches import pad
 from training.corpus import Corpus, DataOptions, read_corpus
 from training.embeddings import make_embeddings
@@ -103,6 +104,16 @@ def test_damped_shares_are_those_of_the_classifier() -> None:
     pairs = found[CONFIG.vocab_size :]
     assert np.allclose(np.sort(pairs)[-3:], np.array([1, 1, twice]) / (2 + twice))
     assert np.isclose(pairs.sum(), 1)
+
+
+def test_what_tells_labels_apart_may_be_used_more_freely() -> None:
+    """Feature 0 stands in one label's documents only, 1 in both labels', 2 in all documents."""
+    rows = [[0.5, 0, 0.5]] * 5 + [[0, 0.5, 0.5]] * 2 + [[0, 0, 1]] * 3
+    targets = np.array([0] * 6 + [1] * 4)
+    scale = telling(scipy.sparse.csr_matrix(np.array(rows)), targets)
+    assert scale[0] > scale[1] > scale[2] > 0
+    lengths = np.linalg.norm(np.array(rows) * scale, axis=1)
+    assert np.isclose(np.mean(lengths**2), 1)
 
 
 def test_neighbours_get_like_embeddings(tmp_path: Path) -> None:
