@@ -16,7 +16,7 @@ from service.cores import usable_cores
 from service.engines import open_engine
 
 ALONE, TOGETHER = "alone", "in groups"
-_GROUP_SIZE, _GROUP_BELOW = 4, 512  # documents, tokens: what gained most on this graph
+_GROUP_SIZE, GROUP_BELOW = 4, 512  # documents, tokens: what gained most on this graph
 
 
 class BareEngine:
@@ -65,7 +65,7 @@ def plan_runs(documents: Sequence[Document], schedule: str) -> list[list[Documen
         joins = (
             schedule == TOGETHER
             and runs
-            and document.tokens <= min(_GROUP_BELOW, 1.1 * runs[-1][0].tokens)
+            and document.tokens <= min(GROUP_BELOW, 1.1 * runs[-1][0].tokens)
             and len(runs[-1]) < _GROUP_SIZE
         )
         if joins:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from benchmarks.serving.bare import ALONE, TOGETHER, BareEngine
+from benchmarks.serving.bare import ALONE, GROUP_BELOW, TOGETHER, BareEngine
 from benchmarks.serving.documents import Document, log_normal_lengths, make_documents
 from benchmarks.serving.load import Sample, closed_loop, open_loop, percentile, run_load, span
 from benchmarks.serving.plans import Plan
@@ -40,21 +40,23 @@ def overhead(bundle: Path, plan: Plan) -> dict[str, Any]:
         for name, lengths in cases.items():
             documents = make_documents(_tokenizer(bundle), lengths, seed=2)
             _warm_up(server, documents)
+            schedules = (ALONE, TOGETHER) if min(lengths) <= GROUP_BELOW else (ALONE,)
             rounds: list[dict[str, Any]] = []
             for number in range(plan.overhead_rounds):
-                row = {s: engine.rate(documents, s) for s in (ALONE, TOGETHER)}
+                row = {s: engine.rate(documents, s) for s in schedules}
                 meter = Meter(server)
                 samples = run_load(closed_loop(server.port, documents, clients=16))
                 _demand_200(samples)
                 row["served"] = _rate(samples)
                 rounds.append({**row, "cores": meter.cores()})
                 _tell(f"{name} tokens, round {number + 1}", row)
-            best = max((ALONE, TOGETHER), key=lambda s: _median([row[s] for row in rounds]))
+            medians = {s: _median([row[s] for row in rounds]) for s in schedules}
+            best = max(medians, key=lambda s: medians[s])
             ratios = [row["served"] / row[best] for row in rounds]
             found[name] = {
                 "rounds": rounds,
                 "best_schedule": best,
-                "bare": _median([row[best] for row in rounds]),
+                "bare": medians[best],
                 "served": _median([row["served"] for row in rounds]),
                 "ratios": ratios,
                 "ratio": _median(ratios),

@@ -29,7 +29,7 @@ class Plan:
     starts: int
 
 
-#: Shows that all works, in two minutes.
+#: Shows that all works.
 QUICK = Plan(2, 120, 1, 120, 1, 8, 8, 2)
-#: Gives the figures, within a quarter of an hour on two cores.
+#: Gives the figures; meant for a quarter of an hour on two cores.
 FULL = Plan(8, 400, 5, 800, 4, 30, 60, 8)
