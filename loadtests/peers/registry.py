@@ -132,7 +132,8 @@ SERVERS: tuple[Server, ...] = (
         variables={"BENTOML_DO_NOT_TRACK": "True"},
         basis="A `batchable` API, whose dispatcher adapts batch and window to the traffic; it "
         "takes a list, so each request is a list of one. `max_latency_ms` is the latency above "
-        "which it refuses. Access log and metrics are off.",
+        "which it refuses; `concurrency` is the batch size, as its guide says for batching. Access "
+        "log and metrics are off.",
     ),
     Server(
         "ray",

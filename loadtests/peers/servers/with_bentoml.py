@@ -14,7 +14,7 @@ _given = settings()
 
 @bentoml.service(
     workers=_given["workers"],
-    traffic={"timeout": 60},
+    traffic={"timeout": 60, "concurrency": _given["batch"]},
     logging={"access": {"enabled": False}},
     metrics={"enabled": False},
 )
