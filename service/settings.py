@@ -39,7 +39,7 @@ def _setting(
 class Settings:
     """What a deployment chooses. None stands for `auto` where a field allows it."""
 
-    bundle: str = _setting("imdb-nystromformer", "bundle to serve: a name or a folder")
+    bundle: str = _setting("elife-nystromformer", "bundle to serve: a name or a folder")
     attention: str | None = _setting(
         None,
         "take the bundle of the same data set with this attention",

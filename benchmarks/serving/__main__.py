@@ -27,7 +27,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("all", *MEASURES):
         command = commands.add_parser(name)
-        command.add_argument("--bundle", type=Path, default=ROOT / "imdb-nystromformer")
+        command.add_argument("--bundle", type=Path, default=ROOT / "elife-nystromformer")
         command.add_argument("--full", action="store_true", help="the figures; else a quick look")
         command.add_argument("--out", type=Path, required=True)
     report = commands.add_parser("report", help=f"write {PAGE.name}")
