@@ -74,7 +74,7 @@ class Loop:
     def run(self) -> Progress:
         """Train to the end of the budget, or until checks find no gain; load the best weights."""
         progress = self.progress
-        started = time.monotonic() - progress.seconds
+        started = time.process_time() - progress.seconds
         saved = time.monotonic()
         if not progress.checks:
             self._check()
@@ -90,11 +90,11 @@ class Loop:
                 loss, read = self._step()
                 bar.update(read)
                 bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-                progress.seconds = time.monotonic() - started
+                progress.seconds = time.process_time() - started
                 due = progress.tokens / self.budget >= len(progress.checks) / self.recipe.checks
                 if due:
                     self._check()
-                    progress.seconds = time.monotonic() - started
+                    progress.seconds = time.process_time() - started
                 if due or time.monotonic() - saved > _SAVE_EVERY:
                     self.save()
                     saved = time.monotonic()

@@ -68,7 +68,7 @@ def train(plan: Plan) -> Checkpoint | None:
     progress = loop.run()
     loop.save()
     _take_over(model, trained)
-    say(f"trained {progress.step} steps in {progress.seconds:.0f} s; evaluating")
+    say(f"trained {progress.step} steps in {progress.seconds:.0f} s of processor time; evaluating")
     evaluation = calibrate_and_test(model, prepared, plan, Cache(work))
     checkpoint = Checkpoint(
         name=plan.name,

@@ -33,7 +33,7 @@ class Progress:
     epoch        passes over the training documents in this phase
     position     batches done of this pass
     stale        checks since the last gain
-    seconds      time spent, over all the runs that were killed
+    seconds      processor time spent, over all the runs that were killed
     checks       what each check found
     best         the smallest validation loss so far
     scaler       state of the gradient scaler, on a GPU without bfloat16
