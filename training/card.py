@@ -147,8 +147,8 @@ def _making(checkpoint: Checkpoint) -> str:
             "",
             f"{counts['train']} documents to train on, {counts['valid']} to validate, "
             f"{counts['test']} to test. {training['steps']} steps, {training['tokens']:,} tokens, "
-            f"{training['seconds'] / 60:.1f} minutes of processor time with {training['threads']} thread(s) on "
-            f"{training['device']}. {versions}.",
+            f"{training['seconds'] / 60:.1f} minutes of processor time with "
+            f"{training['threads']} thread(s) on {training['device']}. {versions}.",
             "",
         ]
     )

@@ -69,7 +69,7 @@ def _section(name: str, group: list[tuple[Description, dict[str, Any]]]) -> str:
         f"validate, {counts['test']:,} to test.",
         "",
         f"| attention | accuracy | macro-F1 | p | {reads} | sample, whole | "
-        "validation loss | reads at once | parameters | processor minutes |",
+        "validation loss | reads at once | parameters | minutes |",
         "|---" * (9 + len(READS)) + "|",
         *(_row(description, made) for description, made in group),
         f"| TF-IDF + logistic regression | {baseline['accuracy']:.3f} | "
