@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from loadtests.ending import end_process
 from loadtests.plan import PROGRESS, RESULT, VARIABLE, Plan
 from loadtests.samples import Sample, Usage, from_rows
 from models.errors import LongdocError
@@ -135,7 +136,7 @@ def _locust(
                 stderr=log,
                 start_new_session=True,  # an interruption is ours to hand on
             )
-            stack.callback(_end, process)
+            stack.callback(end_process, process)
             return process
 
         if placement.workers:
@@ -191,16 +192,6 @@ def _last_words(folder: Path) -> str:
     said = [line.strip() for line in lines if line.strip()]
     words = said[-1][:300] if said else "it said nothing"
     return f"the load generator ended without a result: {words}"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    process.wait()
 
 
 def _free_port() -> int:

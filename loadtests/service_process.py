@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from loadtests.ending import end_process
 from models.errors import LongdocError
 
 _START_SECONDS = 300.0
@@ -49,12 +50,7 @@ def run_service(settings: Mapping[str, str]) -> Iterator[Running]:
             address = _wait_for_address(process, said)
             yield Running(address, process, time.monotonic() - began)
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process)
             if process.stdout:
                 process.stdout.close()
 
