@@ -27,6 +27,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 _PART = 262_144  # characters tokenized at a time, which bounds the tokenizer's memory
 _SPACE = re.compile(r"(?<=\S)\s(?=\S)")
 _NEAR = 64  # tokens looked at for a word's beginning
+_SURE = 1.1  # a guess of so many times the limit will be above it; offsets cost half as much again
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Reader:
         if not text or text.isspace():
             raise EmptyText("the text is empty or only white space")
         started = time.thread_time()
-        long = overflow == "window" and self.guess(text) > 0.8 * self.limit
-        ids, spans = self._tokenize(text, offsets=offsets or long)
+        too_long = overflow == "window" and self.guess(text) > _SURE * self.limit
+        ids, spans = self._tokenize(text, offsets=offsets or too_long)
         total = len(ids)
         if total == 0:
             raise EmptyText("the text has no token that the model knows")

@@ -45,7 +45,7 @@ def overhead(bundle: Path, plan: Plan) -> dict[str, Any]:
             for number in range(plan.overhead_rounds):
                 row = {s: engine.rate(documents, s) for s in schedules}
                 meter = Meter(server)
-                samples = run_load(closed_loop(server.port, documents, clients=16))
+                samples = run_load(closed_loop(server.port, documents, clients=32))
                 _demand_200(samples)
                 row["served"] = _rate(samples)
                 rounds.append({**row, "cores": meter.cores()})

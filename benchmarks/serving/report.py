@@ -38,7 +38,7 @@ def _overhead(figures: Mapping[str, Any]) -> str:
     ]
     return _table(
         "Overhead",
-        "Documents per second through HTTP (16 clients) against the bare engine in a loop: text "
+        "Documents per second through HTTP (32 clients) against the bare engine in a loop: text "
         "to logits, one thread a core, longest first, the same texts, each alone or the short ones "
         "in groups, whichever is faster. Both take turns; all figures are medians, and the spread "
         "is that of the rounds.",
