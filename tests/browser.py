@@ -73,10 +73,15 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
 def settle(page: Page) -> None:
     """Wait until the page has been drawn: nothing runs, and charts are there."""
     page.wait_for_selector("h1", timeout=_PATIENCE)
+    wait_until_drawn(page)
+    page.wait_for_timeout(500)  # charts appear a moment after their frames
+
+
+def wait_until_drawn(page: Page) -> None:
+    """Wait until the script has ended and nothing on the page is a placeholder."""
     page.wait_for_selector(
         '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=_PATIENCE
     )
     page.wait_for_function(
         "document.querySelectorAll('[data-testid=stSkeleton]').length === 0", timeout=_PATIENCE
     )
-    page.wait_for_timeout(500)  # charts appear a moment after their frames
