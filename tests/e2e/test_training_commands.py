@@ -17,6 +17,7 @@ import pytest
 from safetensors import safe_open
 
 from longdoc import main
+from models.bundle import ROOT
 from tests.labelled import documents, write_jsonl
 from training.corpus import SPLITS, DataOptions, read_corpus
 
@@ -105,6 +106,20 @@ def test_evaluation_repeats_what_the_checkpoint_says(trained: Path, tmp_path: Pa
     found = json.loads(report.read_text())
     for figure in ("accuracy", "macro_f1", "confusion", "per_class", "by_length", "baseline"):
         assert found[figure] == checkpoint["evaluation"][figure], figure
+
+
+def test_a_shipped_bundle_is_evaluated(tmp_path: Path) -> None:
+    praise = "A moving, wonderful film with superb acting; I loved every minute of it."
+    blame = "A dull, awful waste of time: the worst acting and the most boring plot."
+    rows = [
+        {"text": f"{text} {number}", "label": label}
+        for label, text in (("pos", praise), ("neg", blame))
+        for number in range(3)
+    ]
+    data, report = write_jsonl(tmp_path / "reviews.jsonl", rows), tmp_path / "report.json"
+    done = longdoc("evaluate", ROOT / "imdb-nystromformer", "--data", data, "--json", report)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(report.read_text())["accuracy"] == 1.0
 
 
 def test_unknown_labels_are_named(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
