@@ -77,7 +77,7 @@ class Plan:
     device: str = "cpu"
     threads: int = 1
     rounds: int = 5
-    budget: float = 3.0
+    budget: float = 1.5
     most: int = 20
     max_seconds: float = 120.0
 
