@@ -16,9 +16,10 @@ from export.documents import Documents
 from export.trace import check_symbolic
 from models.bundle import Precision
 from models.description import WEIGHTS, Description
+from models.errors import ExportError
 from models.files import sha256_of
 from service.engines.base import Engine
-from service.engines.ort import OnnxRuntimeEngine
+from service.engines.ort import FAULTS, OnnxRuntimeEngine
 from service.engines.pytorch import TorchEngine
 
 FORMAT = 1
@@ -50,14 +51,17 @@ def certify(
     inputs = check_symbolic(onnx.load(folder / graph, load_external_data=False))
     reference = TorchEngine(folder / WEIGHTS, config, device="cpu", threads=1, reason="reference")
     candidate = _open(folder, network, precision)
-    agreement = compare(
-        reference,
-        candidate,
-        config,
-        documents,
-        network.max_tokens,
-        every_case=precision == "fp32",
-    )
+    try:
+        agreement = compare(
+            reference,
+            candidate,
+            config,
+            documents,
+            network.max_tokens,
+            every_case=precision == "fp32",
+        )
+    except FAULTS as error:
+        raise ExportError(f"ONNX Runtime cannot run the graph: {error}") from None
     certificate = {
         **_header(precision),
         "graph": graph,

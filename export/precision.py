@@ -54,10 +54,23 @@ def to_int8(traced: onnx.ModelProto) -> onnx.ModelProto:
             op_types_to_quantize=["MatMul"],
             per_channel=True,
             weight_type=QuantType.QInt8,
+            nodes_to_exclude=_products_with_vectors(traced),
             extra_options={"MatMulConstBOnly": True},
         )
         quantised: onnx.ModelProto = onnx.load(after)
         return quantised
+
+
+def _products_with_vectors(model: onnx.ModelProto) -> list[str]:
+    """Products with a constant that is no matrix: ONNX Runtime's 8-bit kernel refuses them."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    return [
+        node.name
+        for node in model.graph.node
+        if node.op_type == "MatMul"
+        and node.input[1] in weights
+        and len(weights[node.input[1]].dims) != 2
+    ]
 
 
 def _fold_transposes(model: onnx.ModelProto) -> None:

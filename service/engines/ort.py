@@ -19,7 +19,8 @@ INSTALL_CUDA = (
 )
 
 _faults = ort.capi.onnxruntime_pybind11_state
-_CANNOT_OPEN = (
+#: What the library raises when it cannot open or run a graph.
+FAULTS = (
     _faults.Fail,
     _faults.InvalidGraph,
     _faults.InvalidProtobuf,
@@ -93,5 +94,5 @@ def _open_session(graph: Path, provider: str, threads: int) -> ort.InferenceSess
     providers = [provider] if provider == CPU else [provider, CPU]
     try:
         return ort.InferenceSession(graph, options, providers=providers)
-    except _CANNOT_OPEN as error:
+    except FAULTS as error:
         raise BundleError(f"ONNX Runtime cannot open {graph}: {error}") from None

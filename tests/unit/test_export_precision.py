@@ -24,19 +24,19 @@ from tests.small_bundle import shared_bundle
 
 
 @cache
-def network() -> Classifier:
-    bundle = shared_bundle("softmax")
+def network(attention: str = "softmax") -> Classifier:
+    bundle = shared_bundle(attention)
     model = Classifier(bundle.manifest.config).eval()
     load_weights(model, bundle.file(WEIGHTS))
     return model
 
 
-def opened(model: onnx.ModelProto, folder: Path) -> Engine:
-    save_weights(network(), folder / WEIGHTS)
+def opened(model: onnx.ModelProto, folder: Path, attention: str = "softmax") -> Engine:
+    save_weights(network(attention), folder / WEIGHTS)
     write_graph(model, folder / "model.onnx")
     return OnnxRuntimeEngine(
         folder / "model.onnx",
-        network().config,
+        network(attention).config,
         device="cpu",
         precision="fp32",
         threads=1,
@@ -44,9 +44,9 @@ def opened(model: onnx.ModelProto, folder: Path) -> Engine:
     )
 
 
-def largest_difference(engine: Engine) -> float:
+def largest_difference(engine: Engine, attention: str = "softmax") -> float:
     """From the fp32 graph, over a few documents; the types must be those of fp32."""
-    exact = open_engine(shared_bundle("softmax"))
+    exact = open_engine(shared_bundle(attention))
     random = np.random.default_rng(0)
     largest = 0.0
     for n in (1, 7, 64, 301):
@@ -72,9 +72,10 @@ def test_fp16_computes_blocks_in_16_bits_and_stays_near(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_int8_stores_the_weights_of_products_in_8_bits(tmp_path: Path) -> None:
-    quantised = to_int8(trace(network()))
+@pytest.mark.parametrize("attention", ["softmax", "infinite_former"])  # the latter: vectors too
+def test_int8_stores_the_weights_of_products_in_8_bits(attention: str, tmp_path: Path) -> None:
+    quantised = to_int8(trace(network(attention)))
     bytes_ = {w.name for w in quantised.graph.initializer if w.data_type == TensorProto.INT8}
     layers = ("qkv", "out", "expand", "contract")
     assert len([name for name in bytes_ if "quantized" in name]) >= len(layers)
-    assert 0 < largest_difference(opened(quantised, tmp_path)) < 0.25
+    assert 0 < largest_difference(opened(quantised, tmp_path, attention), attention) < 0.25
