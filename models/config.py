@@ -38,6 +38,8 @@ class ModelConfig:
     damp_repeats       weigh a token that stands c times in a document by (1 + log c) / c
     pairs              rows of the table that pairs of neighbouring tokens are hashed into; 0: none
     pair_width         size of a pair's vector
+    opening            tokens at a document's beginning that its mean counts a second time; 0: none
+    opening_share      how much of the mean is theirs
     """
 
     vocab_size: int
@@ -52,6 +54,8 @@ class ModelConfig:
     damp_repeats: bool = False
     pairs: int = 0
     pair_width: int = 0
+    opening: int = 0
+    opening_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -68,7 +72,7 @@ class ModelConfig:
             raise ConfigError(f"dropout must be from 0 to below 1; got {self.dropout!r}")
         if not isinstance(self.damp_repeats, bool):
             raise ConfigError(f"damp_repeats must be true or false; got {self.damp_repeats!r}")
-        for name in ("pairs", "pair_width"):
+        for name in ("pairs", "pair_width", "opening"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigError(f"{name} must be a whole number, 0 or more; got {value!r}")
@@ -76,6 +80,16 @@ class ModelConfig:
             raise ConfigError(
                 "pairs need a pair_width from 1 to width, and no pairs a pair_width of 0; got "
                 f"{self.pairs} pairs, pair_width {self.pair_width} and width {self.width}"
+            )
+        share = self.opening_share
+        if (
+            not isinstance(share, int | float)
+            or not 0 <= share < 1
+            or bool(share) != (self.opening > 0)
+        ):
+            raise ConfigError(
+                "an opening needs an opening_share above 0 and below 1, and no opening one of 0; "
+                f"got {self.opening} tokens and {share!r}"
             )
         if not isinstance(self.attention_params, Mapping):
             raise ConfigError(

@@ -6,7 +6,8 @@ pairs' vectors, which are short, are added to the first entries of what the bloc
 pair's second token.
 
 What is said ten times in a document is not ten times as telling: repeats are damped where the
-network takes its mean over the document.
+network takes its mean over the document. And a document often says at its beginning what it is
+about: the mean of its opening can be given a share of its own.
 """
 
 from __future__ import annotations
@@ -65,11 +66,26 @@ class TokenVectors(nn.Embedding):
         return states + functional.pad(pairs, (0, config.width - config.pair_width))
 
     def _weights(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
-        """(batch, n, 1)"""
-        if not self.config.damp_repeats:
-            return counted[:, :, None].to(self.weight.dtype)
-        weights = repetition_weights(ids, counted, mask, self.config.vocab_size)
+        """What each token or pair weighs in the mean; a document's sum to its tokens.
+
+        (batch, n, 1)
+        """
+        config = self.config
+        weights = self._damped(ids, counted, mask)
+        if config.opening:
+            early = torch.arange(ids.shape[1], device=ids.device) < config.opening  # (n,)
+            opening = self._damped(ids, counted & early, mask)
+            weights = (1 - config.opening_share) * weights + config.opening_share * opening
         return weights[:, :, None].to(self.weight.dtype)
+
+    def _damped(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
+        """(batch, n)"""
+        if self.config.damp_repeats:
+            weights = repetition_weights(ids, counted, self.config.vocab_size)
+        else:
+            weights = counted.float()
+        scale = mask.float().sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6)  # (batch,)
+        return weights * scale[:, None]
 
 
 def pair_hash(ids: Tensor) -> Tensor:
@@ -78,14 +94,13 @@ def pair_hash(ids: Tensor) -> Tensor:
     return before * PAIR_FACTOR + ids
 
 
-def repetition_weights(ids: Tensor, counted: Tensor, mask: Tensor, size: int) -> Tensor:
+def repetition_weights(ids: Tensor, counted: Tensor, size: int) -> Tensor:
     """(1 + log c) / c for an id that is counted c times in its document: (batch, n).
 
     What is said ten times then weighs as much as about three single words, not ten. Weights are
-    scaled to sum to the document's tokens, and are 0 where nothing is counted.
+    0 where nothing is counted.
     """
     real = counted.float()
     histogram = real.new_zeros(ids.shape[0], size).scatter_add(1, ids * counted, real)
     count = histogram.gather(1, ids * counted).clamp(min=1)  # (batch, n)
-    weights = (1 + count.log()) / count * real
-    return weights * (mask.float().sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6))[:, None]
+    return (1 + count.log()) / count * real

@@ -81,6 +81,8 @@ def make_bag(
         return _fit(tokens, train, valid, targets, folds, config, seed)
 
     key = (*key, seed, _STRENGTHS, _FOLDS, _LEAST_SPREAD, config.pairs, PAIR_FACTOR)
+    if config.opening:
+        key = (*key, config.opening, config.opening_share)
     packed = cache.array("bag", key, make)  # (1 + folds, labels, vocab + pairs + 1)
     fits = [np.array(fit[:, :-1]) for fit in packed]
     basis, scale = _basis(fits[0], config.pair_width or config.width)
@@ -186,15 +188,16 @@ def _smoothed(counts: Array) -> Array:
     return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
 
-def damped_shares(tokens: Tokens, rows: Ints, config: ModelConfig) -> scipy.sparse.csr_matrix:
+def damped_shares(tokens: Tokens, documents: Ints, config: ModelConfig) -> scipy.sparse.csr_matrix:
     """(documents, vocab + pairs): how much of a document each is, as `TokenVectors` weighs them."""
     starts, columns, values = [0], [], []
-    for row in rows:
-        ids = tokens.document(int(row))
-        found = [_shares(ids, ids)]
+    for document in documents:
+        ids = tokens.document(int(document))
+        found = [_shares(ids, ids, config.opening, config)]
         if config.pairs and len(ids) > 1:
             hashed = ids[:-1] * PAIR_FACTOR + ids[1:]
-            pairs, shares = _shares(hashed % config.pairs, hashed % config.vocab_size)
+            rows, counted = hashed % config.pairs, hashed % config.vocab_size
+            pairs, shares = _shares(rows, counted, config.opening - 1, config)
             found.append((config.vocab_size + pairs, shares))
         for column, value in found:
             columns.append(column)
@@ -202,16 +205,25 @@ def damped_shares(tokens: Tokens, rows: Ints, config: ModelConfig) -> scipy.spar
         starts.append(starts[-1] + sum(len(column) for column, _ in found))
     return scipy.sparse.csr_matrix(
         (np.concatenate(values), np.concatenate(columns), starts),
-        shape=(len(rows), config.vocab_size + config.pairs),
+        shape=(len(documents), config.vocab_size + config.pairs),
     )
 
 
-def _shares(rows: Ints, counted: Ints) -> tuple[Ints, Array]:
+def _shares(rows: Ints, counted: Ints, opening: int, config: ModelConfig) -> tuple[Ints, Array]:
     """The distinct rows, and the damped share of each; repeats are counted in `counted`."""
+    weights = _damped(counted)
+    if config.opening:
+        weights *= 1 - config.opening_share
+        weights[:opening] += config.opening_share * _damped(counted[:opening])
+    found, place = np.unique(rows, return_inverse=True)
+    return found, np.bincount(place, weights, len(found))
+
+
+def _damped(counted: Ints) -> Array:
+    """What each weighs in their mean, repeats damped."""
     _, place, often = np.unique(counted, return_inverse=True, return_counts=True)
     damped = ((1 + np.log(often)) / often)[place]
-    found, place = np.unique(rows, return_inverse=True)
-    return found, np.bincount(place, damped, len(found)) / max(damped.sum(), 1e-6)
+    return np.asarray(damped / max(damped.sum(), 1e-6))
 
 
 def _basis(weights: Array, width: int) -> tuple[Array, float]:

@@ -24,6 +24,7 @@ from training.run import train
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
 _MOST_TOKENS = 1 << 20
+_OPENING_SHARE = 0.3
 #: Options that say where things are put or found, not what is trained.
 _PLACES = ("output", "cache", "resume")
 _FILES = ("data", "valid", "test", "tokenizer")
@@ -90,6 +91,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rate", type=float, default=recipe.rate, help="learning rate; lower for long documents"
     )
     parser.add_argument("--max-tokens", type=int, help="longest document read in one piece")
+    parser.add_argument(
+        "--opening",
+        type=int,
+        default=0,
+        metavar="TOKENS",
+        help="tokens at the beginning, such as an abstract's, that count a second time",
+    )
+    parser.add_argument(
+        "--opening-share",
+        type=float,
+        default=_OPENING_SHARE,
+        metavar="SHARE",
+        help=f"how much of a document's mean is the opening's ({_OPENING_SHARE:g})",
+    )
     parser.add_argument("--seed", type=int, default=recipe.seed)
     parser.add_argument(
         "--threads", type=int, default=1, help="same seed, same weights (default 1)"
@@ -143,6 +158,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
             "attention": args.attention,
             "attention_params": checked,
             "damp_repeats": True,
+            "opening": args.opening,
+            "opening_share": args.opening_share if args.opening else 0.0,
         },
         max_tokens=max_tokens,
         recipe=Recipe(

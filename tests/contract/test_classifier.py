@@ -109,11 +109,28 @@ def test_weights_come_back_as_they_were_stored(attention: str, tmp_path: Path) -
 def test_repetitions_count_less() -> None:
     ids = torch.tensor([[7, 7, 7, 9, 5, 5]])
     mask = torch.tensor([[True] * 4 + [False] * 2])
-    weights = repetition_weights(ids, mask, mask, VOCAB)[0]
+    weights = repetition_weights(ids, mask, VOCAB)[0]
     three = (1 + math.log(3)) / 3
-    scale = 4 / (1 + 3 * three)
-    wanted = torch.tensor([three, three, three, 1, 0, 0]) * scale
-    assert torch.allclose(weights, wanted, atol=1e-6)
+    assert torch.allclose(weights, torch.tensor([three, three, three, 1, 0, 0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("damp_repeats", [True, False])
+@torch.no_grad()
+def test_an_opening_has_its_share_of_the_mean(damp_repeats: bool) -> None:
+    config = ModelConfig(
+        vocab_size=VOCAB,
+        num_labels=2,
+        attention="linear",
+        damp_repeats=damp_repeats,
+        opening=2,
+        opening_share=0.25,
+    )
+    ids = torch.tensor([[7, 8, 9, 5, 0], [7, 8, 0, 0, 0]])
+    mask = torch.arange(5) < torch.tensor([[4], [2]])
+    states = TokenVectors(config).pooled(torch.ones(2, 5, config.width), ids, mask)[:, :, 0]
+    assert torch.allclose(states.sum(dim=1), torch.tensor([4.0, 2.0]))
+    assert torch.allclose(states[0], torch.tensor([1.25, 1.25, 0.75, 0.75, 0.0]))
+    assert torch.allclose(states[1], torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0]))  # all is opening
 
 
 @torch.no_grad()
@@ -129,7 +146,8 @@ def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
     pairs = embedding.pooled(torch.zeros(1, 4, config.width), ids, mask)
     rows = [(7 * PAIR_FACTOR + 9) % 1000, (9 * PAIR_FACTOR + 7) % 1000]
     assert rows[0] != rows[1]
-    assert torch.allclose(pairs[0, 1:3, :3], embedding.pairs.weight[rows], atol=1e-6)
+    each = 3 / 2  # two pairs weigh as much as the three tokens
+    assert torch.allclose(pairs[0, 1:3, :3], each * embedding.pairs.weight[rows], atol=1e-6)
     assert not pairs[0, [0, 3]].any()
     assert not pairs[0, :, 3:].abs().gt(1e-6).any()
 

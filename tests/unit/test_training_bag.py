@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from models.classifier import Classifier
 from models.config import ModelConfig
+from models.inputs import PAIR_FACTOR, TokenVectors
 from tests.labelled import documents, write_jsonl
 from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag, telling
 from training.batches import pad
@@ -104,6 +106,25 @@ def test_damped_shares_are_those_of_the_classifier() -> None:
     pairs = found[CONFIG.vocab_size :]
     assert np.allclose(np.sort(pairs)[-3:], np.array([1, 1, twice]) / (2 + twice))
     assert np.isclose(pairs.sum(), 1)
+
+
+def test_shares_with_an_opening_are_those_of_the_classifier() -> None:
+    config = replace(CONFIG, opening=3, opening_share=0.25)
+    ids = np.array([1, 1, 2, 4, 2, 1, 3], dtype=np.int64)
+    found = damped_shares(Tokens(ids, np.array([0, 7])), np.array([0]), config).toarray()[0]
+    vectors = TokenVectors(config)
+    with torch.no_grad():
+        states = torch.from_numpy(ids)[None]
+        mask = torch.ones(1, 7, dtype=torch.bool)
+        assert vectors.pairs is not None
+        vectors.pairs.weight.fill_(1.0)
+        pooled = vectors.pooled(torch.zeros(1, 7, WIDTH), states, mask)[0, :, 0] / 7
+        vectors.pairs.weight.fill_(0.0)
+        single = vectors.pooled(torch.ones(1, 7, WIDTH), states, mask)[0, :, 0] / 7
+    assert np.allclose(found[:5], np.bincount(ids, single.numpy(), 5), atol=1e-6)
+    rows = (ids[:-1] * PAIR_FACTOR + ids[1:]) % config.pairs
+    pairs = np.bincount(rows, pooled.numpy()[1:], config.pairs)
+    assert np.allclose(found[config.vocab_size :], pairs, atol=1e-6)
 
 
 def test_what_tells_labels_apart_may_be_used_more_freely() -> None:
