@@ -24,7 +24,7 @@ from training.run import train
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
 _MOST_TOKENS = 1 << 20
-_OPENING_SHARE = 0.3
+_OPENING_SHARE = 0.16
 #: Options that say where things are put or found, not what is trained.
 _PLACES = ("output", "cache", "resume")
 _FILES = ("data", "valid", "test", "tokenizer")
