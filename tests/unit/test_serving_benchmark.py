@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.serving import batching, plain
 from benchmarks.serving.bare import ALONE, TOGETHER, plan_runs
 from benchmarks.serving.documents import Document, log_normal_lengths, make_documents
 from benchmarks.serving.load import Sample, closed_loop, open_loop, percentile, span
+from benchmarks.serving.measures import recovered_after
 from benchmarks.serving.report import markdown
 from benchmarks.serving.servers import BATCHING, OURS, PLAIN, Running
 from benchmarks.serving.usage import Meter
@@ -81,6 +83,16 @@ def test_the_processor_is_shared_out_among_server_and_generator() -> None:
 def test_percentiles_are_of_answered_requests() -> None:
     samples = [Sample(1, 0.0, seconds, 200) for seconds in (1.0, 2.0, 3.0)]
     assert percentile([*samples, Sample(1, 0.0, 99.0, 429)], 50) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("slow", "after"),
+    [([], 0.0), (range(10), 10.0), ([50], 0.0), (range(100), float("inf"))],
+)
+def test_recovery_is_when_slow_answers_are_rare_again(slow: Sequence[int], after: float) -> None:
+    samples = [Sample(64, float(at), 1.0 if at in slow else 0.01, 200) for at in range(100)]
+    found = recovered_after(samples, bound=0.1)
+    assert found == pytest.approx(after, abs=6)  # a few of the slow ones may be the usual ones
 
 
 def test_the_report_shows_every_measure_and_its_goals() -> None:
