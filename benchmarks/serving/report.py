@@ -109,8 +109,8 @@ def _overload(figures: Mapping[str, Any]) -> str:
     ]
     text = (
         "Five times capacity, on schedule, by a load generator on the same cores. The peak is the "
-        "mean of what 16 clients got just before and just after. Normal again: from then on at most "
-        "one short document in twenty took more than twice what 95% took before."
+        "mean of what 16 clients got just before and just after. Normal again: from then on at "
+        "most one short document in twenty took more than twice what 95% took before."
     )
     return _table("Overload", text, "what | measured", rows)
 
