@@ -130,6 +130,12 @@ def test_each_bad_figure_is_a_fault(precision: str, path: str, value: float, fau
     assert fault in found
 
 
+def test_labels_of_foreign_documents_are_not_judged() -> None:
+    changed = GOOD | {"held_out": {"label_changes": 0.2}}
+    assert find_faults(changed, judge_labels=True)
+    assert not find_faults(changed, judge_labels=False)
+
+
 def test_held_out_documents_are_read_and_cut(tmp_path: Path) -> None:
     tokenizer = shared_bundle().file("tokenizer.json")
     path = tmp_path / "held_out.jsonl"
