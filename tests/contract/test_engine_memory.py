@@ -24,7 +24,7 @@ BUNDLES = [
 def test_memory_settles(bundle: Path) -> None:
     """A short form of `python -m benchmarks.memory_growth`, which does ten times as many runs."""
     command = [sys.executable, "-m", "benchmarks.memory_growth", str(bundle)]
-    options = ["--runs", "240", "--settled", "80", "--longest", "8192", "--lanes", "2"]
+    options = ["--runs", "240", "--settled", "80", "--longest", "8192"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(json.loads(done.stdout)["resident_bytes"]) == 3
