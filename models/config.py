@@ -38,8 +38,8 @@ class ModelConfig:
     damp_repeats       weigh a token that stands c times in a document by (1 + log c) / c
     pairs              rows of the table that pairs of neighbouring tokens are hashed into; 0: none
     pair_width         size of a pair's vector
-    opening            tokens at a document's beginning that its mean counts a second time; 0: none
-    opening_share      how much of the mean is theirs
+    opening            tokens at a document's beginning that have a second vector each, of the same
+                       size; 0: none
     """
 
     vocab_size: int
@@ -55,7 +55,6 @@ class ModelConfig:
     pairs: int = 0
     pair_width: int = 0
     opening: int = 0
-    opening_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -81,16 +80,8 @@ class ModelConfig:
                 "pairs need a pair_width from 1 to width, and no pairs a pair_width of 0; got "
                 f"{self.pairs} pairs, pair_width {self.pair_width} and width {self.width}"
             )
-        share = self.opening_share
-        if (
-            not isinstance(share, int | float)
-            or not 0 <= share < 1
-            or bool(share) != (self.opening > 0)
-        ):
-            raise ConfigError(
-                "an opening needs an opening_share above 0 and below 1, and no opening one of 0; "
-                f"got {self.opening} tokens and {share!r}"
-            )
+        if self.opening and not self.pairs:
+            raise ConfigError(f"an opening needs pairs; got {self.opening} tokens and no pairs")
         if not isinstance(self.attention_params, Mapping):
             raise ConfigError(
                 f"attention_params must be an object; got {type(self.attention_params).__name__}"

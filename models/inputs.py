@@ -5,9 +5,11 @@ with a row each, so a pair's row is a hash of its two ids. Blocks read the token
 pairs' vectors, which are short, are added to the first entries of what the blocks made of a
 pair's second token.
 
+A document often says at its beginning what it is about: a token there can have a second vector,
+as short as a pair's, which is added in the same way.
+
 What is said ten times in a document is not ten times as telling: repeats are damped where the
-network takes its mean over the document. And a document often says at its beginning what it is
-about: the mean of its opening can be given a share of its own.
+network takes its mean over the document.
 """
 
 from __future__ import annotations
@@ -32,12 +34,18 @@ class TokenVectors(nn.Embedding):
         self.pairs = nn.Embedding(config.pairs, config.pair_width) if config.pairs else None
         if self.pairs is not None:
             nn.init.zeros_(self.pairs.weight)
+        self.opening = (
+            nn.Embedding(config.vocab_size, config.pair_width) if config.opening else None
+        )
+        if self.opening is not None:
+            nn.init.zeros_(self.opening.weight)
 
-    def set_tables(self, single: Tensor, pairs: Tensor) -> None:
+    def set_tables(self, single: Tensor, pairs: Tensor, opening: Tensor) -> None:
         """Take these vectors; tables one under the other are told apart by `table` in `forward`."""
         self.weight = nn.Parameter(single)
-        if self.pairs is not None:
-            self.pairs.weight = nn.Parameter(pairs)
+        for part, vectors in ((self.pairs, pairs), (self.opening, opening)):
+            if part is not None:
+                part.weight = nn.Parameter(vectors)
 
     def forward(self, ids: Tensor, table: Tensor | None = None) -> Tensor:
         """Vectors (batch, n, width) of tokens (batch, n).
@@ -45,8 +53,7 @@ class TokenVectors(nn.Embedding):
         `table` (batch,) says which of several tables, one under the other, a document is read
         with: training keeps one for each fold.
         """
-        rows = ids if table is None else ids + table[:, None] * self.config.vocab_size
-        return functional.embedding(rows, self.weight)
+        return functional.embedding(_in_table(ids, table, self.config.vocab_size), self.weight)
 
     def pooled(
         self, states: Tensor, ids: Tensor, mask: Tensor, table: Tensor | None = None
@@ -57,35 +64,33 @@ class TokenVectors(nn.Embedding):
         if self.pairs is None:
             return states
         hashed = pair_hash(ids)  # (batch, n)
-        ends_pair = mask & (torch.arange(ids.shape[1], device=ids.device) > 0)
-        rows = hashed % config.pairs
-        rows = rows if table is None else rows + table[:, None] * config.pairs
+        place = torch.arange(ids.shape[1], device=ids.device)  # (n,)
+        rows = _in_table(hashed % config.pairs, table, config.pairs)
         # Pairs are counted in a table as small as the vocabulary: collisions damp a little more.
-        weights = self._weights(hashed % config.vocab_size, ends_pair, mask)
-        pairs = self.pairs(rows) * weights  # (batch, n, pair_width)
-        return states + functional.pad(pairs, (0, config.width - config.pair_width))
+        weights = self._weights(hashed % config.vocab_size, mask & (place > 0), mask)
+        short = self.pairs(rows) * weights  # (batch, n, pair_width)
+        if self.opening is not None:
+            rows = _in_table(ids, table, config.vocab_size)
+            weights = self._weights(ids, mask & (place < config.opening), mask)
+            short = short + self.opening(rows) * weights
+        return states + functional.pad(short, (0, config.width - config.pair_width))
 
     def _weights(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
-        """What each token or pair weighs in the mean; a document's sum to its tokens.
+        """What each counted token or pair weighs in the mean; a document's sum to its tokens.
 
         (batch, n, 1)
         """
-        config = self.config
-        weights = self._damped(ids, counted, mask)
-        if config.opening:
-            early = torch.arange(ids.shape[1], device=ids.device) < config.opening  # (n,)
-            opening = self._damped(ids, counted & early, mask)
-            weights = (1 - config.opening_share) * weights + config.opening_share * opening
-        return weights[:, :, None].to(self.weight.dtype)
-
-    def _damped(self, ids: Tensor, counted: Tensor, mask: Tensor) -> Tensor:
-        """(batch, n)"""
         if self.config.damp_repeats:
             weights = repetition_weights(ids, counted, self.config.vocab_size)
         else:
             weights = counted.float()
         scale = mask.float().sum(dim=1) / weights.sum(dim=1).clamp(min=1e-6)  # (batch,)
-        return weights * scale[:, None]
+        return (weights * scale[:, None])[:, :, None].to(self.weight.dtype)
+
+
+def _in_table(rows: Tensor, table: Tensor | None, size: int) -> Tensor:
+    """Rows (batch, n) in the document's own of several tables of this size."""
+    return rows if table is None else rows + table[:, None] * size
 
 
 def pair_hash(ids: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """The first stage: the best bag of tokens and pairs, by logistic regression on damped counts.
 
 With blocks that start as the identity and repeats damped, the network computes
-`bias + head · (Σ weight · vector)` over a document's tokens and pairs of neighbours, the weights
-of either summing to 1. Any linear classifier of such weights is therefore a choice of vectors and
-head, as long as there are no more labels than dimensions. The best one is a convex problem,
-solved in seconds to minutes.
+`bias + head · (Σ weight · vector)` over a document's tokens, its pairs of neighbours and the tokens
+of its opening, the weights of each kind summing to 1. Any linear classifier of such weights is
+therefore a choice of vectors and head, as long as there are no more labels than dimensions. The
+best one is a convex problem, solved in seconds to minutes.
 
 A regression knows its own training documents by heart, and blocks that are trained on top of it
 would find nothing left to learn. So while the blocks are trained, each document is read with
@@ -35,6 +35,7 @@ Ints = NDArray[np.int64]
 
 _STRENGTHS = (10.0, 30.0, 100.0)  # C, the inverse of the regularisation; valid chooses
 _LEAST_SPREAD = 0.3  # of a feature that stands alike in all labels' documents
+_OPENING = 0.5  # how freely the opening's tokens may be used, beside all tokens and pairs
 _FOLDS = 5
 
 
@@ -57,10 +58,11 @@ class Bag:
 
 
 class Tables(NamedTuple):
-    """The vectors of tokens and of pairs."""
+    """The vectors of tokens, of pairs, and of tokens in the opening."""
 
     single: Tensor  # (vocab, width)
     pairs: Tensor  # (pairs, pair_width)
+    opening: Tensor  # (vocab or 0, pair_width)
 
 
 def make_bag(
@@ -82,20 +84,21 @@ def make_bag(
 
     key = (*key, seed, _STRENGTHS, _FOLDS, _LEAST_SPREAD, config.pairs, PAIR_FACTOR)
     if config.opening:
-        key = (*key, config.opening, config.opening_share)
-    packed = cache.array("bag", key, make)  # (1 + folds, labels, vocab + pairs + 1)
+        key = (*key, config.opening, _OPENING)
+    packed = cache.array("bag", key, make)  # (1 + folds, labels, features + 1)
     fits = [np.array(fit[:, :-1]) for fit in packed]
     basis, scale = _basis(fits[0], config.pair_width or config.width)
     rank = basis.shape[1]
     head = np.zeros((len(basis), config.width), np.float32)
     head[:, :rank] = basis * scale
 
-    def tables(weights: Array) -> tuple[Array, Array]:
+    def tables(weights: Array) -> tuple[Array, Array, Array]:
         """Vectors whose products with the head are the weights; other entries as given."""
-        vectors = (weights.T @ basis / scale).astype(np.float32)  # (vocab + pairs, rank)
+        vectors = (weights.T @ basis / scale).astype(np.float32)  # (features, rank)
         kept = embeddings[:, : config.width - rank]
         single = np.concatenate([vectors[:vocab], kept], axis=1)
-        return single, np.pad(vectors[vocab:], [(0, 0), (0, config.pair_width - rank)])
+        short = np.pad(vectors[vocab:], [(0, 0), (0, config.pair_width - rank)])
+        return single, short[: config.pairs], short[config.pairs :]
 
     def stacked(some: Sequence[Array]) -> Tables:
         parts = zip(*(tables(weights) for weights in some), strict=True)
@@ -146,7 +149,7 @@ def _fit(
     checked = damped_shares(tokens, valid, config)
 
     def fit(rows: Ints, strength: float) -> tuple[Array, Array]:
-        scale = telling(features[rows], labels[rows])
+        scale = _freedom(features[rows], labels[rows], config)
         scaled = (features[rows] @ scipy.sparse.diags(scale)).tocsr().astype(np.float32)
         weights, bias = linear_parts(fit_regression(scaled, labels[rows], strength, seed))
         return weights * scale, bias
@@ -161,6 +164,15 @@ def _fit(
     else:
         found += found
     return np.stack([np.concatenate([w, b[:, None]], axis=1) for w, b in found]).astype(np.float32)
+
+
+def _freedom(features: scipy.sparse.csr_matrix, targets: Ints, config: ModelConfig) -> Array:
+    """How freely the regression may use each feature; the opening's are a document of their own."""
+    whole = config.vocab_size + config.pairs
+    found = [telling(features[:, :whole], targets)]
+    if config.opening:
+        found.append(_OPENING * telling(features[:, whole:], targets))
+    return np.concatenate(found)
 
 
 def telling(features: scipy.sparse.csr_matrix, targets: Ints) -> Array:
@@ -189,41 +201,40 @@ def _smoothed(counts: Array) -> Array:
 
 
 def damped_shares(tokens: Tokens, documents: Ints, config: ModelConfig) -> scipy.sparse.csr_matrix:
-    """(documents, vocab + pairs): how much of a document each is, as `TokenVectors` weighs them."""
+    """How much of a document each token, pair and token of the opening is: (documents, features).
+
+    As `TokenVectors` weighs them.
+    """
+    vocab, pairs = config.vocab_size, config.pairs
     starts, columns, values = [0], [], []
     for document in documents:
         ids = tokens.document(int(document))
-        found = [_shares(ids, ids, config.opening, config)]
-        if config.pairs and len(ids) > 1:
+        found = [_shares(0, ids, ids)]
+        if pairs and len(ids) > 1:
             hashed = ids[:-1] * PAIR_FACTOR + ids[1:]
-            rows, counted = hashed % config.pairs, hashed % config.vocab_size
-            pairs, shares = _shares(rows, counted, config.opening - 1, config)
-            found.append((config.vocab_size + pairs, shares))
+            found.append(_shares(vocab, hashed % pairs, hashed % vocab))
+        if config.opening:
+            opening = ids[: config.opening]
+            found.append(_shares(vocab + pairs, opening, opening))
         for column, value in found:
             columns.append(column)
             values.append(value.astype(np.float32))
         starts.append(starts[-1] + sum(len(column) for column, _ in found))
     return scipy.sparse.csr_matrix(
         (np.concatenate(values), np.concatenate(columns), starts),
-        shape=(len(documents), config.vocab_size + config.pairs),
+        shape=(len(documents), vocab + pairs + (vocab if config.opening else 0)),
     )
 
 
-def _shares(rows: Ints, counted: Ints, opening: int, config: ModelConfig) -> tuple[Ints, Array]:
-    """The distinct rows, and the damped share of each; repeats are counted in `counted`."""
-    weights = _damped(counted)
-    if config.opening:
-        weights *= 1 - config.opening_share
-        weights[:opening] += config.opening_share * _damped(counted[:opening])
-    found, place = np.unique(rows, return_inverse=True)
-    return found, np.bincount(place, weights, len(found))
+def _shares(first: int, rows: Ints, counted: Ints) -> tuple[Ints, Array]:
+    """Columns from `first` on for the distinct rows, and the damped share of each.
 
-
-def _damped(counted: Ints) -> Array:
-    """What each weighs in their mean, repeats damped."""
+    Repeats are counted in `counted`.
+    """
     _, place, often = np.unique(counted, return_inverse=True, return_counts=True)
     damped = ((1 + np.log(often)) / often)[place]
-    return np.asarray(damped / max(damped.sum(), 1e-6))
+    found, place = np.unique(rows, return_inverse=True)
+    return first + found, np.bincount(place, damped / max(damped.sum(), 1e-6), len(found))
 
 
 def _basis(weights: Array, width: int) -> tuple[Array, float]:

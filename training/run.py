@@ -110,7 +110,7 @@ def _start(prepared: Prepared, plan: Plan, tables: Tables) -> Classifier:
     """A network that is exactly the bag with these vectors; they and the head stay."""
     torch.manual_seed(plan.recipe.seed)
     model = Classifier(prepared.config)
-    model.embedding.set_tables(tables.single, tables.pairs)
+    model.embedding.set_tables(*tables)
     with torch.no_grad():
         model.head.weight.copy_(prepared.bag.weight)
         model.head.bias.copy_(prepared.bag.bias)

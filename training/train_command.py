@@ -24,7 +24,6 @@ from training.run import train
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
 _MOST_TOKENS = 1 << 20
-_OPENING_SHARE = 0.16
 #: Options that say where things are put or found, not what is trained.
 _PLACES = ("output", "cache", "resume")
 _FILES = ("data", "valid", "test", "tokenizer")
@@ -96,14 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="TOKENS",
-        help="tokens at the beginning, such as an abstract's, that count a second time",
-    )
-    parser.add_argument(
-        "--opening-share",
-        type=float,
-        default=_OPENING_SHARE,
-        metavar="SHARE",
-        help=f"how much of a document's mean is the opening's ({_OPENING_SHARE:g})",
+        help="tokens at the beginning, such as an abstract's, that have weights of their own",
     )
     parser.add_argument("--seed", type=int, default=recipe.seed)
     parser.add_argument(
@@ -159,7 +151,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
             "attention_params": checked,
             "damp_repeats": True,
             "opening": args.opening,
-            "opening_share": args.opening_share if args.opening else 0.0,
         },
         max_tokens=max_tokens,
         recipe=Recipe(

@@ -23,7 +23,7 @@ from training.corpus import SPLITS, DataOptions, read_corpus
 
 SMALL = (
     *("--attention", "linear", "--preset", "lra", "--vocabulary", "320", "--crop", "48"),
-    *("--budget", "0.03", "--device", "cpu"),
+    *("--budget", "0.03", "--opening", "16", "--device", "cpu"),
 )
 COMMAND = [sys.executable, "-m", "longdoc"]
 

@@ -12,7 +12,6 @@ import torch
 
 from models.classifier import Classifier
 from models.config import ModelConfig
-from models.inputs import PAIR_FACTOR, TokenVectors
 from tests.labelled import documents, write_jsonl
 from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag, telling
 from training.batches import pad
@@ -30,6 +29,7 @@ CONFIG = ModelConfig(
     damp_repeats=True,
     pairs=512,
     pair_width=3,
+    opening=8,
 )
 
 
@@ -47,8 +47,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Tokens, Bag]
 
 
 def weights_of(bag: Bag, tables: Tables) -> np.ndarray:
-    """What each token and pair adds to each label's logit: (vocab + pairs, labels)."""
-    wide = torch.nn.functional.pad(tables.pairs, (0, WIDTH - CONFIG.pair_width))
+    """What each feature adds to each label's logit: (features, labels)."""
+    short = torch.cat([tables.pairs, tables.opening])
+    wide = torch.nn.functional.pad(short, (0, WIDTH - CONFIG.pair_width))
     return (torch.cat([tables.single, wide]) @ bag.weight.T).numpy()
 
 
@@ -78,8 +79,8 @@ def test_a_document_is_surer_of_itself_only_in_the_fit_that_saw_it(
     corpus, tokens, bag = made
     train = corpus.rows("train")
     shares = damped_shares(tokens, train, CONFIG)
-    single, pairs = (part.reshape(5, -1, part.shape[1]) for part in bag.folded)
-    folded = [weights_of(bag, Tables(single[n], pairs[n])) for n in range(5)]
+    parts = [part.reshape(5, -1, part.shape[1]) for part in bag.folded]
+    folded = [weights_of(bag, Tables(*(part[n] for part in parts))) for n in range(5)]
     whole = shares @ weights_of(bag, bag.whole)
     apart = np.concatenate([shares[i] @ folded[fold] for i, fold in enumerate(bag.folds)])
     assert np.allclose(apart + bag.bias.numpy(), bag.logits, atol=1e-4)
@@ -103,28 +104,20 @@ def test_damped_shares_are_those_of_the_classifier() -> None:
     found = damped_shares(tokens, np.array([0]), CONFIG).toarray()[0]
     twice, thrice = 1 + np.log(2), 1 + np.log(3)
     assert np.allclose(found[:3], np.array([1, thrice, 1]) / (2 + thrice))
-    pairs = found[CONFIG.vocab_size :]
+    pairs = found[CONFIG.vocab_size : CONFIG.vocab_size + CONFIG.pairs]
     assert np.allclose(np.sort(pairs)[-3:], np.array([1, 1, twice]) / (2 + twice))
     assert np.isclose(pairs.sum(), 1)
 
 
-def test_shares_with_an_opening_are_those_of_the_classifier() -> None:
-    config = replace(CONFIG, opening=3, opening_share=0.25)
-    ids = np.array([1, 1, 2, 4, 2, 1, 3], dtype=np.int64)
-    found = damped_shares(Tokens(ids, np.array([0, 7])), np.array([0]), config).toarray()[0]
-    vectors = TokenVectors(config)
-    with torch.no_grad():
-        states = torch.from_numpy(ids)[None]
-        mask = torch.ones(1, 7, dtype=torch.bool)
-        assert vectors.pairs is not None
-        vectors.pairs.weight.fill_(1.0)
-        pooled = vectors.pooled(torch.zeros(1, 7, WIDTH), states, mask)[0, :, 0] / 7
-        vectors.pairs.weight.fill_(0.0)
-        single = vectors.pooled(torch.ones(1, 7, WIDTH), states, mask)[0, :, 0] / 7
-    assert np.allclose(found[:5], np.bincount(ids, single.numpy(), 5), atol=1e-6)
-    rows = (ids[:-1] * PAIR_FACTOR + ids[1:]) % config.pairs
-    pairs = np.bincount(rows, pooled.numpy()[1:], config.pairs)
-    assert np.allclose(found[config.vocab_size :], pairs, atol=1e-6)
+def test_shares_of_an_opening_are_those_of_its_tokens_alone() -> None:
+    tokens = Tokens(np.array([1, 1, 1, 2, 0], dtype=np.uint16), np.array([0, 5]))
+    config = replace(CONFIG, opening=2)
+    found = damped_shares(tokens, np.array([0]), config).toarray()[0]
+    assert np.allclose(found[CONFIG.vocab_size + CONFIG.pairs :][:3], [0, 1, 0])
+    none = replace(CONFIG, opening=0)
+    whole = damped_shares(tokens, np.array([0]), none).toarray()[0]
+    assert np.array_equal(found[: len(whole)], whole)
+    assert len(found) > len(whole)
 
 
 def test_what_tells_labels_apart_may_be_used_more_freely() -> None:
