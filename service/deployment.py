@@ -173,6 +173,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         long_nice=settings.long_nice if prioritised else 0,
         cores=own_cores() if prioritised and lanes == cores else (),
         long_work=settings.long_seconds,
+        long_wait=settings.long_wait_seconds,
         patience=settings.patience,
         overtake=settings.overtake_seconds,
         queue_seconds=settings.queue_seconds,

@@ -17,6 +17,7 @@ class Policy:
     long_nice       by how much the long lanes stand below the others; 0 where they cannot
     cores           where the lanes for short documents stay; none: they move freely
     long_work       predicted work from which a document counts as long
+    long_wait       how long short documents may hold up a long one before it gets its turn
     patience        ageing: a job is overtaken for at most this many times its own work,
     overtake        and for at most this long
     bulk_yield      how long bulk work lets newer interactive work pass
@@ -34,6 +35,7 @@ class Policy:
     long_nice: int = 10
     cores: tuple[int, ...] = ()
     long_work: float = 0.1
+    long_wait: float = 0.5
     patience: float = 10.0
     overtake: float = 10.0
     bulk_yield: float = 5.0

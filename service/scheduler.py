@@ -3,8 +3,9 @@
 Lanes are threads, each of which runs one group at a time on one core. There are as many fast
 lanes as cores, and as many long-document lanes whose threads have a lower priority: the
 operating system takes the core away from a long document the moment a short one needs it, and
-gives it back afterwards. Where threads have no priority, fewer lanes take long documents, so
-that one stays free for short ones.
+gives it back afterwards. A long document that has been held up for too long gets its turn: half
+of the fast lanes rest until it is done. Where threads have no priority, fewer lanes take long
+documents, so that one stays free for short ones.
 
 Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
 predicted seconds of work, not at a number of requests.
@@ -192,17 +193,30 @@ class Scheduler:
     def _take(self, tier: _Tier) -> list[Job]:
         """Wait for the tier's next group; an empty one means that the scheduler is closed."""
         with self._lock:
+            tier.idle += 1
             while not self._closed:
-                head = tier.queue.head()
+                head = None if self._rests(tier) else tier.queue.head()
                 if head is not None and self._fits(head.tokens):
                     group = [job for job in self._group(tier, head) if _start(tier, job)]
                     if group:
                         self._tokens_running += sum(job.tokens for job in group)
+                        tier.idle -= 1
                         return group
                     continue
                 self._short_of_tokens |= head is not None
                 tier.wake.wait()
             return []
+
+    def _rests(self, tier: _Tier) -> bool:
+        """Whether a fast lane leaves its core to a long document that was held up too long.
+
+        Half of the fast lanes do, unless short documents wait as long themselves.
+        """
+        oldest = self._long.oldest
+        if tier is not self._fast or oldest is None or tier.idle > self.policy.lanes // 2:
+            return False
+        held_up = time.monotonic() - oldest.submitted - oldest.work - oldest.ahead
+        return held_up > self.policy.long_wait + tier.backlog / self.policy.lanes
 
     def _fits(self, tokens: int) -> bool:
         running = self._tokens_running
@@ -309,6 +323,8 @@ class Scheduler:
             tier.remove(job)
             if isinstance(job, Step):
                 self._tier(job.follows).backlog -= job.follows
+            if tier is self._long:
+                self._fast.wake.notify_all()  # whoever rests for it
             if self.depth == 0:  # what is left is rounding
                 self._fast.backlog = self._long.backlog = 0.0
 
@@ -319,19 +335,29 @@ class _Tier:
     def __init__(self, policy: Policy, lock: threading.Lock) -> None:
         self.queue = JobQueue(policy.patience, policy.overtake, policy.bulk_yield)
         self.wake = threading.Condition(lock)
+        self.idle = 0  # lanes that run nothing
         self.backlog = 0.0
         self.jobs = 0
+        self._interactive: dict[Job, None] = {}  # in the order they came
+
+    @property
+    def oldest(self) -> Job | None:
+        """The first that came of the jobs that are no bulk work."""
+        return next(iter(self._interactive), None)
 
     def add(self, job: Job) -> None:
         self.queue.push(job)
         self.backlog += job.work
         self.jobs += 1
+        if not job.ticket.bulk:
+            self._interactive[job] = None
         self.wake.notify()
 
     def remove(self, job: Job) -> None:
         job.settled = True
         self.jobs -= 1
         self.backlog -= job.work
+        self._interactive.pop(job, None)
         if len(self.queue) > 2 * self.jobs + _SCAN:
             self.queue.sweep()
 

@@ -75,6 +75,12 @@ class Settings:
     long_nice: int = _setting(
         6, "by how much the long lanes' thread priority is lowered", low=0, high=19
     )
+    long_wait_seconds: float = _setting(
+        0.5,
+        "how long short documents may hold up a long one before it gets half of the cores",
+        low=0,
+        high=3600,
+    )
     patience: float = _setting(
         100.0,
         "ageing: newer, shorter work passes a document for at most this many times its own work",

@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from service.cores import own_cores
-from service.cost import CostModel
-from service.engines.base import Floats
 from service.engines.fake import FakeEngine
-from service.errors import Overloaded
 from service.jobs import Piece, Step, Ticket
-from service.policy import Policy
 from service.scheduler import Done, Run, Scheduler
-
-SECONDS_A_TOKEN = 1e-3
-ONE_LANE = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
-
-
-class GatedEngine(FakeEngine):
-    """Holds every run until the test opens the gate."""
-
-    def __init__(self) -> None:
-        super().__init__(seconds=self._wait)
-        self.gate = threading.Event()
-
-    def _wait(self, _batch: int, _n: int) -> float:
-        assert self.gate.wait(10)
-        return 0.0
-
-
-@contextmanager
-def running(
-    engine: FakeEngine,
-    policy: Policy,
-    observe: Callable[[Run], None] = lambda _: None,
-) -> Iterator[Scheduler]:
-    """A scheduler that is closed whatever happens."""
-    cost = CostModel([(1000, 1000 * SECONDS_A_TOKEN)])
-    scheduler = Scheduler(engine, cost, policy, work_clock=time.perf_counter, observe=observe)
-    try:
-        yield scheduler
-    finally:
-        if isinstance(engine, GatedEngine):
-            engine.gate.set()
-        scheduler.close()
-
-
-def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float = 0.0) -> Piece:
-    """A piece of so many tokens whose result is its logits."""
-
-    def finish(logits: Floats, contributions: Floats | None) -> Any:
-        return logits.copy(), contributions
-
-    return Piece(
-        Ticket(arrival, bulk),
-        tokens * SECONDS_A_TOKEN,
-        ahead,
-        ids=np.arange(tokens, dtype=np.int64),
-        contributions=False,
-        finish=finish,
-    )
+from tests.scheduled import ONE_LANE, GatedEngine, piece, running, wait_until
 
 
 def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
@@ -84,14 +29,6 @@ def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Pie
     for job in waiting:
         job.future.result(10)
     return [run[0] for run in engine.runs[1:]]
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait for another thread to get there."""
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.001)
 
 
 def test_a_piece_gets_its_own_answer() -> None:
@@ -150,6 +87,29 @@ def test_long_documents_do_not_hold_up_short_ones() -> None:
         scheduler.submit(piece(10))
         wait_until(lambda: [10] in engine.runs)
         assert engine.runs == [[2000], [10]]
+
+
+@pytest.mark.parametrize(
+    ("bulk", "long_wait", "short_ones"), [(False, 0.0, 1), (True, 0.0, 2), (False, 60.0, 2)]
+)
+def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
+    bulk: bool, long_wait: float, short_ones: int
+) -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, lanes=2, long_work=0.02, long_wait=long_wait)
+    with running(engine, policy) as scheduler:
+        held_up = piece(20, bulk=bulk)
+        scheduler.submit(held_up)
+        wait_until(lambda: time.monotonic() > held_up.submitted + 0.05)
+        waiting = [piece(1), piece(2)]
+        for job in waiting:
+            scheduler.submit(job)
+        wait_until(lambda: len(engine.runs) >= 1 + short_ones)
+        time.sleep(0.05)
+        assert len(engine.runs) == 1 + short_ones
+        engine.gate.set()
+        for job in (held_up, *waiting):
+            job.future.result(10)
 
 
 def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
@@ -289,71 +249,6 @@ def test_a_piece_that_follows_a_step_can_still_be_dropped() -> None:
         engine.gate.set()
         occupying.future.result(10)
     assert engine.runs == [[100]]
-
-
-def test_admission_counts_predicted_work_not_requests() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, queue_seconds=0.5)
-    with running(engine, policy) as scheduler:
-        for _ in range(4):
-            scheduler.admit(0.1, 30.0)
-            scheduler.submit(piece(100))
-        scheduler.admit(0.1, 30.0)
-        scheduler.submit(piece(200))
-        with pytest.raises(Overloaded) as refused:
-            scheduler.admit(0.001, 30.0)
-        assert refused.value.retry_after == pytest.approx(0.6 - 0.25, abs=0.01)
-        scheduler.admit(5.0, 30.0)  # the long lane is idle
-
-
-def test_what_can_only_be_short_is_refused_when_only_long_ones_find_room() -> None:
-    engine = GatedEngine()
-    with running(engine, replace(ONE_LANE, queue_seconds=0.5)) as scheduler:
-        scheduler.submit(piece(600))
-        assert scheduler.is_full(0.1)
-        assert not scheduler.is_full(math.inf)
-        with pytest.raises(Overloaded) as refused:
-            scheduler.refuse_if_full(0.1)
-        assert refused.value.retry_after == pytest.approx(0.6 - 0.25, abs=0.01)
-        scheduler.refuse_if_full(math.inf)
-
-
-def test_a_request_that_would_wait_past_its_time_is_refused_at_once() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(500))
-        scheduler.admit(0.1, 0.6)
-        with pytest.raises(Overloaded):
-            scheduler.admit(0.1, 0.4)
-
-
-def test_long_documents_are_told_that_short_ones_go_first() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(2000))
-        idle = scheduler.expected_wait(2.0)
-        scheduler.submit(piece(500))
-        assert scheduler.expected_wait(2.0) == pytest.approx(idle + 0.5)
-        assert scheduler.expected_wait(0.1) == pytest.approx(0.5)
-
-
-def test_a_machine_that_others_use_too_makes_the_wait_longer() -> None:
-    work = iter(range(1000))
-
-    def slow_clock() -> float:
-        return next(work) * 0.001  # every run seems to take one millisecond of work
-
-    engine = FakeEngine(seconds=lambda _batch, _n: 0.01)
-    scheduler = Scheduler(engine, CostModel(), ONE_LANE, work_clock=slow_clock)
-    try:
-        assert scheduler.slowdown == 1.0
-        for _ in range(30):
-            job = piece(10)
-            scheduler.submit(job)
-            job.future.result(10)
-        assert scheduler.slowdown > 5
-    finally:
-        scheduler.close()
 
 
 def test_tokens_in_flight_are_bounded() -> None:
