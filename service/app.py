@@ -18,7 +18,7 @@ from service.state import Service
 
 
 def create_app(service: Service) -> ASGIApp:
-    """The web application around a service; starting it starts the self-test."""
+    """The web application around a service; starting it starts the self-test, if nobody has."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

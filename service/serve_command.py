@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     for sentence in unknown_variables():
         logs.service.warning(sentence)
     from service.deployment import load_deployment  # noqa: PLC0415
-    from service.server import Server, bind  # noqa: PLC0415
+    from service.listening import bind  # noqa: PLC0415
     from service.state import Service  # noqa: PLC0415
 
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -58,8 +58,10 @@ def run(args: argparse.Namespace) -> int:
             print(announcement(service, host, port), flush=True)
 
         service.when_ready = when_ready
-        server = Server(service)
-        server.run(sockets=[listening])
+        service.start()
+        from service.server import Server  # noqa: PLC0415 - loads while the self-test runs
+
+        Server(service).run(sockets=[listening])
     logging.shutdown()
     sys.stdout.flush()
     if not service.closed:  # a run that outlived the drain time must not hold up the end

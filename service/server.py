@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from types import FrameType
 
 import uvicorn
 
-from models.errors import ConfigError
 from service.app import create_app
 from service.connections import protocol
 from service.logs import service as log
@@ -66,15 +64,3 @@ class Server(uvicorn.Server):
         """End once everything accepted is answered."""
         self.should_exit = self.should_exit or self.service.drained
         return await super().on_tick(counter)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; a port that is taken is the user's to change."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; "
-            "choose another --port or --host"
-        ) from None

@@ -34,7 +34,12 @@ class Service:
         self._starter: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin the self-test in the background; the service is ready when it has succeeded."""
+        """Begin the self-test in the background; the service is ready when it has succeeded.
+
+        Once: the application starts what nobody has started before.
+        """
+        if self._starter is not None:
+            return
         self._starter = threading.Thread(target=self._start, name="self-test", daemon=True)
         self._starter.start()
 

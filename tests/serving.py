@@ -16,7 +16,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from service.deployment import Deployment, Model
 from service.engines.base import Engine
 from service.engines.fake import FakeEngine
-from service.server import Server, bind
+from service.listening import bind
+from service.server import Server
 from service.settings import Settings
 from service.state import Service
 
