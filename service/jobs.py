@@ -48,6 +48,11 @@ class Job:
         """Tokens that the engine must hold for it."""
         return 0
 
+    @property
+    def hurries(self) -> bool:
+        """Whether nothing newer passes it, however short."""
+        return False
+
 
 @dataclass(eq=False)
 class Step(Job):
@@ -55,11 +60,18 @@ class Step(Job):
 
     When that is a piece, the piece is queued in the step's place, and the future gets the
     piece's result: a document is tokenized and then run without a detour. `follows` is that
-    piece's predicted work.
+    piece's predicted work. A piece that `waits_elsewhere` has another queue before it, so its
+    step is not passed in this one.
     """
 
     call: Callable[[], Any]
     follows: float = 0.0
+    waits_elsewhere: bool = False
+
+    @property
+    def hurries(self) -> bool:
+        """Whether nothing newer passes it, however short."""
+        return self.waits_elsewhere
 
 
 @dataclass(eq=False)
@@ -98,7 +110,9 @@ class JobQueue:
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        rank = job.ticket.arrival + min(self.patience * job.work, self.overtake)
+        rank = job.ticket.arrival
+        if not job.hurries:
+            rank += min(self.patience * job.work, self.overtake)
         rank += self.patience * job.ahead
         if job.ticket.bulk:
             rank += self.bulk_yield

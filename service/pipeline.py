@@ -207,7 +207,14 @@ class Pipeline:
         self, text: str, options: Options, ticket: Ticket, index: int, ahead: float, work: float
     ) -> Answer:
         call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
-        step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
+        step = Step(
+            ticket,
+            self.reader.seconds(text),
+            ahead,
+            call=call,
+            follows=work,
+            waits_elsewhere=self.scheduler.is_long(work),
+        )
         try:
             done = await self._on_lane(step)
         except InvalidRequest as error:

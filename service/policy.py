@@ -15,7 +15,7 @@ class Policy:
     long_lanes      further threads for long documents; 0 sends everything to `lanes`
     nice            by how much every lane stands below the event loop; 0 where it cannot
     long_nice       by how much the long lanes stand below the others; 0 where they cannot
-    cores           where the lanes for short documents stay; none: they move freely
+    cores           where the lanes stay, one of either kind on each; none: they move freely
     long_work       predicted work from which a document counts as long
     long_wait       how long short documents may hold up a long one before it gets its turn
     patience        ageing: a job is overtaken for at most this many times its own work,

@@ -1,11 +1,11 @@
 """The scheduler: decides which document runs next, on which thread, and with which others.
 
 Lanes are threads, each of which runs one group at a time on one core. There are as many fast
-lanes as cores, and as many long-document lanes whose threads have a lower priority: the
-operating system takes the core away from a long document the moment a short one needs it, and
-gives it back afterwards. A long document that has been held up for too long gets its turn: half
-of the fast lanes rest until it is done. Where threads have no priority, fewer lanes take long
-documents, so that one stays free for short ones.
+lanes as cores, and as many long-document lanes whose threads have a lower priority: work goes to
+the core where least is going on, and when a short document needs a long one's core, the operating
+system takes it away at once and gives it back afterwards. A long document that has been held up
+for too long gets its turn: half of the fast lanes rest until it is done. Where threads have no
+priority, fewer lanes take long documents, so that one stays free for short ones.
 
 Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
 predicted seconds of work, not at a number of requests.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,9 @@ from service.cores import lower_priority, stay_on_core
 from service.cost import CostModel
 from service.engines.base import Engine
 from service.errors import Overloaded
-from service.jobs import Job, JobQueue, Piece, Step
+from service.jobs import Job, Piece, Step
 from service.policy import Policy
+from service.tiers import Lane, Tier
 
 _SCAN = 64  # waiting jobs looked at for company
 _FORGET = 0.95  # weight of what was before, at each new run
@@ -66,19 +68,22 @@ class Scheduler:
         self.engine, self.cost, self.policy = engine, cost, policy
         self._work_clock, self._observe = work_clock, observe
         self._lock = threading.Lock()
-        self._fast = _Tier(policy, self._lock)
-        self._long = _Tier(policy, self._lock)
+        self._fast, self._long = Tier(policy), Tier(policy)
         self._tokens_running = 0
         self._short_of_tokens = False  # whether a lane waits for others' tokens
         self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
-        places = itertools.cycle(policy.cores or (None,))
-        plan = [(self._fast, policy.nice, next(places)) for _ in range(policy.lanes)]
-        plan += [(self._long, policy.nice + policy.long_nice, None)] * policy.long_lanes
+        self._at_work: Counter[int | None] = Counter()  # lanes that run something, by core
+        for tier, count, nice in (
+            (self._fast, policy.lanes, policy.nice),
+            (self._long, policy.long_lanes, policy.nice + policy.long_nice),
+        ):
+            cores = itertools.islice(itertools.cycle(policy.cores or (None,)), count)
+            tier.lanes = [Lane(tier, nice, core, self._lock) for core in cores]
         self._threads = [
-            threading.Thread(target=self._lane, args=lane, name=f"lane-{index}", daemon=True)
-            for index, lane in enumerate(plan)
+            threading.Thread(target=self._work, args=(lane,), name=f"lane-{index}", daemon=True)
+            for index, lane in enumerate([*self._fast.lanes, *self._long.lanes])
         ]
         for thread in self._threads:
             thread.start()
@@ -141,6 +146,7 @@ class Scheduler:
             closed = self._closed
             if not closed:
                 tier.add(job)
+                self._wake(tier)
                 if isinstance(job, Step):
                     self._tier(job.follows).backlog += job.follows
         if closed:
@@ -158,6 +164,11 @@ class Scheduler:
         """Jobs that wait or run."""
         return self._fast.jobs + self._long.jobs
 
+    def cores_at_work(self) -> dict[int | None, int]:
+        """How many lanes run something on each core."""
+        with self._lock:
+            return {core: count for core, count in self._at_work.items() if count}
+
     def healthy(self) -> bool:
         """Whether every lane can take work and the last run succeeded."""
         alive = all(thread.is_alive() for thread in self._threads)
@@ -168,8 +179,7 @@ class Scheduler:
         with self._lock:
             self._closed = True
             waiting = [*self._fast.queue.waiting(), *self._long.queue.waiting()]
-            self._fast.wake.notify_all()
-            self._long.wake.notify_all()
+            self._wake_all()
         for job in waiting:
             job.future.cancel()
         until = None if timeout is None else time.monotonic() + timeout
@@ -179,50 +189,72 @@ class Scheduler:
 
     # What a lane does.
 
-    def _lane(self, tier: _Tier, nice: int, core: int | None) -> None:
-        if nice:
-            lower_priority(nice)
-        if core is not None:
-            stay_on_core(core)
-        while group := self._take(tier):
+    def _work(self, lane: Lane) -> None:
+        if lane.nice:
+            lower_priority(lane.nice)
+        if lane.core is not None:
+            stay_on_core(lane.core)
+        while group := self._take(lane):
             if isinstance(group[0], Step):
-                self._run_step(tier, group[0])
+                self._run_step(lane.tier, group[0])
             else:
-                self._run_pieces(tier, [job for job in group if isinstance(job, Piece)])
+                self._run_pieces(lane.tier, [job for job in group if isinstance(job, Piece)])
 
-    def _take(self, tier: _Tier) -> list[Job]:
-        """Wait for the tier's next group; an empty one means that the scheduler is closed."""
+    def _take(self, lane: Lane) -> list[Job]:
+        """Wait for the lane's next group; an empty one means that the scheduler is closed."""
+        tier = lane.tier
         with self._lock:
-            tier.idle += 1
+            if lane.busy:
+                lane.busy = False
+                self._at_work[lane.core] -= 1
             while not self._closed:
-                head = None if self._rests(tier) else tier.queue.head()
+                head = None if self._rests(lane) else tier.queue.head()
                 if head is not None and self._fits(head.tokens):
                     group = [job for job in self._group(tier, head) if _start(tier, job)]
                     if group:
                         self._tokens_running += sum(job.tokens for job in group)
-                        tier.idle -= 1
+                        lane.busy = True
+                        self._at_work[lane.core] += 1
                         return group
                     continue
                 self._short_of_tokens |= head is not None
-                tier.wake.wait()
+                lane.waits = True
+                lane.alarm.wait()
+                lane.waits = False
             return []
 
-    def _rests(self, tier: _Tier) -> bool:
-        """Whether a fast lane leaves its core to a long document that was held up too long.
+    def _wake(self, tier: Tier) -> None:
+        """Call a lane for new work: of those that wait, the one on the core with least work."""
+        waiting = [lane for lane in tier.lanes if lane.waits]
+        if waiting:
+            lane = min(waiting, key=lambda lane: self._at_work[lane.core])
+            lane.waits = False
+            lane.alarm.notify()
 
-        Half of the fast lanes do, unless short documents wait as long themselves.
+    def _wake_all(self) -> None:
+        for lane in (*self._fast.lanes, *self._long.lanes):
+            lane.alarm.notify()
+
+    def _rests(self, lane: Lane) -> bool:
+        """Whether a fast lane leaves its core to long documents, one of which was held up too long.
+
+        Half of the fast lanes do, unless short documents have to wait as long themselves.
         """
-        oldest = self._long.oldest
-        if tier is not self._fast or oldest is None or tier.idle > self.policy.lanes // 2:
+        oldest, fast = self._long.oldest, self._fast
+        if lane.tier is not fast or oldest is None:
             return False
-        held_up = time.monotonic() - oldest.submitted - oldest.work - oldest.ahead
-        return held_up > self.policy.long_wait + tier.backlog / self.policy.lanes
+        if not any(other.busy and other.core == lane.core for other in self._long.lanes):
+            return False
+        if 2 * sum(other.busy for other in fast.lanes) < self.policy.lanes:
+            return False
+        held_up = time.monotonic() - oldest.ticket.arrival - oldest.work - oldest.ahead
+        return held_up > max(self.policy.long_wait, fast.backlog / self.policy.lanes)
 
     def _fits(self, tokens: int) -> bool:
         running = self._tokens_running
         return running == 0 or running + tokens <= self.policy.tokens_running
 
-    def _group(self, tier: _Tier, head: Job) -> list[Job]:
+    def _group(self, tier: Tier, head: Job) -> list[Job]:
         """The head and whoever may share its run: pieces of nearly its length.
 
         No more than this lane's share of those that wait: the others want work, too.
@@ -250,7 +282,7 @@ class Scheduler:
                 longest = longest_with
         return group
 
-    def _run_step(self, tier: _Tier, step: Step) -> None:
+    def _run_step(self, tier: Tier, step: Step) -> None:
         started = time.monotonic()
         step.waited += started - step.submitted
         try:
@@ -266,7 +298,7 @@ class Scheduler:
         elif step.future.set_running_or_notify_cancel():
             step.future.set_result(Done(value, step.waited, time.monotonic() - started))
 
-    def _run_pieces(self, tier: _Tier, group: Sequence[Piece]) -> None:
+    def _run_pieces(self, tier: Tier, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
         lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
         try:
@@ -310,59 +342,25 @@ class Scheduler:
             self._tokens_running -= int(lengths.sum())
             if self._short_of_tokens:
                 self._short_of_tokens = False
-                self._fast.wake.notify_all()
-                self._long.wake.notify_all()
+                self._wake_all()
 
-    def _tier(self, work: float) -> _Tier:
+    def _tier(self, work: float) -> Tier:
         return self._long if self.is_long(work) else self._fast
 
-    def _settle(self, tier: _Tier, job: Job) -> None:
+    def _settle(self, tier: Tier, job: Job) -> None:
         with self._lock:
             if job.settled:
                 return
             tier.remove(job)
             if isinstance(job, Step):
                 self._tier(job.follows).backlog -= job.follows
-            if tier is self._long:
-                self._fast.wake.notify_all()  # whoever rests for it
+            if tier is self._long and len(self._fast.queue):
+                self._wake_all()  # whoever rests for it
             if self.depth == 0:  # what is left is rounding
                 self._fast.backlog = self._long.backlog = 0.0
 
 
-class _Tier:
-    """A queue, its lanes' alarm clock, and the work it holds, waiting and running."""
-
-    def __init__(self, policy: Policy, lock: threading.Lock) -> None:
-        self.queue = JobQueue(policy.patience, policy.overtake, policy.bulk_yield)
-        self.wake = threading.Condition(lock)
-        self.idle = 0  # lanes that run nothing
-        self.backlog = 0.0
-        self.jobs = 0
-        self._interactive: dict[Job, None] = {}  # in the order they came
-
-    @property
-    def oldest(self) -> Job | None:
-        """The first that came of the jobs that are no bulk work."""
-        return next(iter(self._interactive), None)
-
-    def add(self, job: Job) -> None:
-        self.queue.push(job)
-        self.backlog += job.work
-        self.jobs += 1
-        if not job.ticket.bulk:
-            self._interactive[job] = None
-        self.wake.notify()
-
-    def remove(self, job: Job) -> None:
-        job.settled = True
-        self.jobs -= 1
-        self.backlog -= job.work
-        self._interactive.pop(job, None)
-        if len(self.queue) > 2 * self.jobs + _SCAN:
-            self.queue.sweep()
-
-
-def _start(tier: _Tier, job: Job) -> bool:
+def _start(tier: Tier, job: Job) -> bool:
     """Take a job for running; false when its caller has just left.
 
     A step's future stays open to cancellation: the piece that may follow can still be dropped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -98,7 +99,7 @@ def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
     engine = GatedEngine()
     policy = replace(ONE_LANE, lanes=2, long_work=0.02, long_wait=long_wait)
     with running(engine, policy) as scheduler:
-        held_up = piece(20, bulk=bulk)
+        held_up = piece(20, arrival=time.monotonic(), bulk=bulk)
         scheduler.submit(held_up)
         wait_until(lambda: time.monotonic() > held_up.submitted + 0.05)
         waiting = [piece(1), piece(2)]
@@ -110,6 +111,48 @@ def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
         engine.gate.set()
         for job in (held_up, *waiting):
             job.future.result(10)
+
+
+def test_work_goes_to_the_core_where_nothing_runs() -> None:
+    """Lanes 0 and 1 take short documents, 2 and 3 long ones; 0 and 2 share a core, 1 and 3."""
+    engine = GatedEngine()
+    cores = own_cores()
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    policy = replace(ONE_LANE, lanes=2, long_lanes=2, long_work=0.02, cores=cores[:2])
+    with running(engine, policy) as scheduler:
+        for _ in range(3):  # whichever lane has waited longest
+            engine.gate.clear()
+            engine.runs.clear()
+            long_one, short_one = piece(20, arrival=time.monotonic()), piece(1)
+            scheduler.submit(long_one)
+            wait_until(lambda: len(engine.runs) == 1)
+            scheduler.submit(short_one)
+            wait_until(lambda: len(engine.runs) == 2)
+            assert scheduler.cores_at_work() == {cores[0]: 1, cores[1]: 1}
+            engine.gate.set()
+            for job in (long_one, short_one):
+                job.future.result(10)
+            wait_until(lambda: not any(scheduler.cores_at_work().values()))
+
+
+def test_a_step_before_a_long_document_is_not_passed() -> None:
+    engine = GatedEngine()
+    seen: list[str] = []
+    with running(engine, ONE_LANE) as scheduler:
+        first = piece(1)
+        scheduler.submit(first)
+        wait_until(lambda: len(engine.runs) == 1)
+        for name, elsewhere in (("passed", False), ("not passed", True)):
+            call = functools.partial(seen.append, name)
+            step = Step(Ticket(1.0), 0.5, 0.0, call=call, waits_elsewhere=elsewhere)
+            scheduler.submit(step)
+        short_one = piece(2, arrival=2.0)
+        short_one.future.add_done_callback(lambda _: seen.append("short"))
+        scheduler.submit(short_one)
+        engine.gate.set()
+        wait_until(lambda: len(seen) == 3)
+    assert seen == ["not passed", "short", "passed"]
 
 
 def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:

@@ -1,0 +1,53 @@
+"""The two halves of the scheduler, for short and for long documents: their lanes and their work."""
+
+from __future__ import annotations
+
+import threading
+
+from service.jobs import Job, JobQueue
+from service.policy import Policy
+
+_SLACK = 64  # entries of a queue that nobody waits for any more
+
+
+class Lane:
+    """A thread of a tier: how far below the others it stands, where it runs, what it does."""
+
+    def __init__(self, tier: Tier, nice: int, core: int | None, lock: threading.Lock) -> None:
+        self.tier, self.nice, self.core = tier, nice, core
+        self.alarm = threading.Condition(lock)
+        self.waits = False  # for work, and nobody has called it
+        self.busy = False  # running something
+
+
+class Tier:
+    """A queue, the lanes that serve it, and the work it holds, waiting and running."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.queue = JobQueue(policy.patience, policy.overtake, policy.bulk_yield)
+        self.lanes: list[Lane] = []
+        self.backlog = 0.0
+        self.jobs = 0
+        self._interactive: dict[Job, None] = {}  # in the order they came
+
+    @property
+    def oldest(self) -> Job | None:
+        """The first that came of the jobs that are no bulk work."""
+        return next(iter(self._interactive), None)
+
+    def add(self, job: Job) -> None:
+        """Queue a job."""
+        self.queue.push(job)
+        self.backlog += job.work
+        self.jobs += 1
+        if not job.ticket.bulk:
+            self._interactive[job] = None
+
+    def remove(self, job: Job) -> None:
+        """Forget a job that is answered or dropped."""
+        job.settled = True
+        self.jobs -= 1
+        self.backlog -= job.work
+        self._interactive.pop(job, None)
+        if len(self.queue) > 2 * self.jobs + _SLACK:
+            self.queue.sweep()
