@@ -78,10 +78,13 @@ def bench_config(series: str) -> ModelConfig:
     return ModelConfig.from_preset(
         "base",
         vocab_size=12_288,
-        num_labels=8,
+        num_labels=18,
         attention=attention,
         attention_params=params,
         damp_repeats=True,
+        pairs=29_127,
+        pair_width=18,
+        opening=1000,
     )
 
 
