@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 from loadtests.ending import end_process
 from loadtests.plan import PROGRESS, RESULT, VARIABLE, Plan
+from loadtests.ports import free_port
 from loadtests.samples import Sample, Usage, from_rows
 from models.errors import LongdocError
 
@@ -140,7 +140,7 @@ def _locust(
             return process
 
         if placement.workers:
-            port = placement.port or (MASTER_PORT if placement.elsewhere else _free_port())
+            port = placement.port or (MASTER_PORT if placement.elsewhere else free_port())
             bind = "*" if placement.elsewhere else "127.0.0.1"
             options += ["--master", "--master-bind-host", bind, "--master-bind-port", str(port)]
             options += ["--expect-workers", str(placement.workers)]
@@ -192,9 +192,3 @@ def _last_words(folder: Path) -> str:
     said = [line.strip() for line in lines if line.strip()]
     words = said[-1][:300] if said else "it said nothing"
     return f"the load generator ended without a result: {words}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

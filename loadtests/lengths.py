@@ -23,8 +23,8 @@ LONGEST = 1 << 20
 _MOST_BINS = 10_000
 
 
-class Lengths(Protocol):
-    """A distribution of lengths."""
+class Distribution(Protocol):
+    """Lengths that are drawn."""
 
     @property
     def title(self) -> str:
@@ -95,9 +95,9 @@ class AsTheyAre:
 
     title: str = "own documents"
 
-    def draw(self, source: random.Random) -> int:
-        """Nothing to draw: the documents decide."""
-        raise NotImplementedError
+
+#: How long the documents of a load are.
+Lengths = Distribution | AsTheyAre
 
 
 def parse_lengths(text: str) -> Lengths:

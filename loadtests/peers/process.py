@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ import psutil
 
 from loadtests.peers.client import Client
 from loadtests.peers.registry import ROOT, Server, Settings
+from loadtests.ports import free_port
 from models.errors import LongdocError
 
 _READY_SECONDS = 120.0
@@ -44,7 +44,7 @@ def run_server(server: Server, bundle: Path, settings: Settings) -> Iterator[Run
     """A server from process start to its first answer; all its processes are ended at the end."""
     with tempfile.TemporaryDirectory(prefix="peer-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "log.txt"
-        port = _free_port()
+        port = free_port()
         began = time.perf_counter()
         process = _start(server, bundle, settings, port, folder, log)
         try:
@@ -130,10 +130,3 @@ def family_of(pid: int) -> list[psutil.Process]:
 def _last(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return f"; its last words: {lines[-1].strip()[:300]}" if lines else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from models.mechanisms import ATTENTIONS
 from models.weights import LARGE, load_weights, round_weights, save_weights
 
 VOCAB, LABELS = 500, 4
+
+PAIRED = ModelConfig(vocab_size=VOCAB, num_labels=2, attention="linear", pairs=1000, pair_width=3)
 
 
 def shaken_classifier(
@@ -117,9 +120,7 @@ def test_repetitions_count_less() -> None:
 
 @torch.no_grad()
 def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
-    config = ModelConfig(
-        vocab_size=VOCAB, num_labels=2, attention="linear", pairs=1000, pair_width=3
-    )
+    config = PAIRED
     embedding = TokenVectors(config)
     assert embedding.pairs is not None
     embedding.pairs.weight.normal_()
@@ -137,15 +138,7 @@ def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
 @pytest.mark.parametrize("damp_repeats", [True, False])
 @torch.no_grad()
 def test_a_token_of_the_opening_adds_its_second_vector(damp_repeats: bool) -> None:
-    config = ModelConfig(
-        vocab_size=VOCAB,
-        num_labels=2,
-        attention="linear",
-        damp_repeats=damp_repeats,
-        pairs=1000,
-        pair_width=3,
-        opening=2,
-    )
+    config = replace(PAIRED, damp_repeats=damp_repeats, opening=2)
     embedding = TokenVectors(config)
     assert embedding.opening is not None
     embedding.opening.weight.normal_()
@@ -162,15 +155,7 @@ def test_a_token_of_the_opening_adds_its_second_vector(damp_repeats: bool) -> No
 
 @torch.no_grad()
 def test_documents_may_be_read_with_different_tables() -> None:
-    config = ModelConfig(
-        vocab_size=VOCAB,
-        num_labels=2,
-        attention="linear",
-        damp_repeats=True,
-        pairs=1000,
-        pair_width=3,
-        opening=10,
-    )
+    config = replace(PAIRED, damp_repeats=True, opening=10)
     sizes = ((VOCAB, config.width), (1000, 3), (VOCAB, 3))
     tables = [[torch.randn(size) for size in sizes] for _ in range(2)]
     stacked = TokenVectors(config)

@@ -92,6 +92,7 @@ def test_bad_documents_are_a_sentence(
 
 def test_log_normal_lengths_lie_around_their_median() -> None:
     lengths = parse_lengths("log-normal:300:0.8:16:4000")
+    assert isinstance(lengths, LogNormal)
     drawn = [lengths.draw(random.Random(seed)) for seed in range(2000)]
     assert 270 < statistics.median(drawn) < 330
     assert min(drawn) >= 16
