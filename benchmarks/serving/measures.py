@@ -28,7 +28,11 @@ _USUALLY_SLOW = 0.05  # share of requests above the 95th percentile
 
 
 def overhead(bundle: Path, plan: Plan) -> dict[str, Any]:
-    """Documents per second over HTTP against the bare engine on the same cores and texts."""
+    """Documents per second over HTTP against the bare engine on the same cores and texts.
+
+    The bare engine runs before and after the service in each round, so that a machine whose speed
+    drifts does not favour either.
+    """
     count = plan.overhead_documents
     cases: dict[str, list[int]] = {
         "512": [512] * (count // 2),
@@ -43,14 +47,18 @@ def overhead(bundle: Path, plan: Plan) -> dict[str, Any]:
             _warm_up(server, documents)
             schedules = (ALONE, TOGETHER) if min(lengths) <= GROUP_BELOW else (ALONE,)
             rounds: list[dict[str, Any]] = []
+            before = {s: engine.rate(documents, s) for s in schedules}
             for number in range(plan.overhead_rounds):
-                row = {s: engine.rate(documents, s) for s in schedules}
                 meter = Meter(server)
                 samples = run_load(closed_loop(server.port, documents, clients=32))
                 _demand_200(samples)
+                cores = meter.cores()
+                after = {s: engine.rate(documents, s) for s in schedules}
+                row = {s: (before[s] + after[s]) / 2 for s in schedules}
                 row["served"] = _rate(samples)
-                rounds.append({**row, "cores": meter.cores()})
+                rounds.append({**row, "cores": cores})
                 _tell(f"{name} tokens, round {number + 1}", row)
+                before = after
             medians = {s: _median([row[s] for row in rounds]) for s in schedules}
             best = max(medians, key=lambda s: medians[s])
             ratios = [row["served"] / row[best] for row in rounds]

@@ -31,5 +31,5 @@ class Plan:
 
 #: Shows that all works.
 QUICK = Plan(2, 120, 1, 120, 1, 8, 8, 2)
-#: Gives the figures; meant for a quarter of an hour on two cores.
-FULL = Plan(4, 1000, 4, 800, 5, 30, 60, 8)
+#: Gives the figures; meant for twenty minutes on two cores.
+FULL = Plan(6, 1000, 6, 800, 5, 30, 60, 8)
