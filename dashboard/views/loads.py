@@ -16,6 +16,7 @@ from dashboard.load_charts import (
     load_of,
     name_of,
     over_time,
+    service_of,
     test_rows,
 )
 from dashboard.load_sweeps import BY_LENGTH, against_length, length_sweeps, peak_of, rate_sweeps
@@ -36,11 +37,13 @@ def draw() -> None:
     if not tests:
         controls.empty("No load test has been run yet.", "longdoc loadtest --help")
         return
-    one = {name: st.column_config.NumberColumn(f"{name} ms", format="%.1f") for name in PERCENTILES}
-    rounded = {name: st.column_config.NumberColumn(name, format="%.1f") for name in
-               ("answered/s", "documents/s", "memory MB")}  # fmt: skip
-    short = {name: st.column_config.TextColumn(width=120) for name in ("service", "documents")}
-    controls.show_table(test_rows(tests), "load-tests", **short, **one, **rounded)
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns = {name: number(f"{name} ms", format="%.0f", width=62) for name in PERCENTILES}
+    columns |= {name: number(name, format="%.1f") for name in ("answered/s", "documents/s")}
+    columns["memory MB"] = number("memory MB", format="%.0f")
+    widths = {"when": 118, "service": 165, "documents": 100}
+    words = {name: text(width=width) for name, width in widths.items()}
+    controls.show_table(test_rows(tests), "load-tests", **words, **columns)
     if any(test.run in found.runs and found.runs[test.run].busy for test in tests):
         st.caption("Some of these ran while others kept the machine busy: compare them with "
                    "each other, not with another machine's.")  # fmt: skip
@@ -82,7 +85,7 @@ def _draw_comparison(tests: list[LoadTest]) -> None:
     chosen = st.multiselect(
         "Runs",
         list(names),
-        default=list(names)[:2],
+        default=_beside_each_other(names),
         max_selections=2,
         key="compare",
         bind="query-params",
@@ -108,3 +111,11 @@ def _draw_comparison(tests: list[LoadTest]) -> None:
         controls.show_table(errors, "load-errors")
     else:
         st.caption("None.")
+
+
+def _beside_each_other(names: dict[str, LoadTest]) -> list[str]:
+    """The newest run, and the newest of another service under the same load; else the next one."""
+    newest, *others = names.items()
+    scenario, service = newest[1].scenario, service_of(newest[1])
+    alike = [n for n, test in others if test.scenario == scenario and service_of(test) != service]
+    return [newest[0], *(alike or [name for name, _ in others])[:1]]
