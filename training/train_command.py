@@ -95,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="TOKENS",
-        help="tokens at the beginning, such as an abstract's, that have weights of their own (not in windows)",
+        help="tokens at the beginning with weights of their own; for documents read whole",
     )
     parser.add_argument("--seed", type=int, default=recipe.seed)
     parser.add_argument(
