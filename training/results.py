@@ -19,9 +19,11 @@ from training.evaluation import READS
 _INTRODUCTION = """\
 # The bundled classifiers
 
-One table per data set: every attention with the same network size, the same start and the same
-number of training tokens, each tested once on documents that training had not seen. The baseline
-is TF-IDF with logistic regression on the same split. `p` is McNemar's exact test of the two on
+One table per data set: every attention with the same network size and the same number of training
+tokens, each tested once on documents that training had not seen. Those of a data set start from
+the same bag of tokens and pairs; where "opening" has a number, so many first tokens have weights of
+their own in it, which only helps a network that reads documents whole. The baseline is TF-IDF with
+logistic regression on the same split. `p` is McNemar's exact test of the two on
 the same documents: above 0.05, the test documents do not tell them apart. "First 512" and so on
 are accuracies when only so many tokens are read; where they come from a sample of the test
 documents, "sample" says how many, and its accuracy on whole documents stands beside them.
@@ -69,11 +71,11 @@ def _section(name: str, group: list[tuple[Description, dict[str, Any]]]) -> str:
         f"validate, {counts['test']:,} to test.",
         "",
         f"| attention | accuracy | macro-F1 | p | {reads} | sample, whole | "
-        "validation loss | reads at once | parameters | minutes |",
-        "|---" * (9 + len(READS)) + "|",
+        "validation loss | reads at once | opening | parameters | minutes |",
+        "|---" * (10 + len(READS)) + "|",
         *(_row(description, made) for description, made in group),
         f"| TF-IDF + logistic regression | {baseline['accuracy']:.3f} | "
-        f"{baseline['macro_f1']:.3f} |" + " |" * (6 + len(READS)),
+        f"{baseline['macro_f1']:.3f} |" + " |" * (7 + len(READS)),
         "",
     ]
     return "\n".join(lines)
@@ -92,6 +94,7 @@ def _row(description: Description, training: dict[str, Any]) -> str:
         f"{whole:.3f} ({evaluation['by_read']['documents']:,})",
         f"{losses[0]:.3f} → {min(losses[1:]):.3f}",
         f"{description.max_tokens:,}",
+        f"{description.config.opening:,}" if description.config.opening else "–",
         f"{training['parameters']:,}",
         f"{training['seconds'] / 60:.1f}",
     ]

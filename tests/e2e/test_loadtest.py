@@ -38,6 +38,7 @@ def loading(store: Store, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [*LONGDOC, *arguments, "--store", str(store.path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        preexec_fn=_can_be_interrupted,
     )  # fmt: skip
     try:
         yield process
@@ -45,6 +46,11 @@ def loading(store: Store, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             process.wait(30)
+
+
+def _can_be_interrupted() -> None:
+    """Also where the tests run in a shell's background, which makes children deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def load(store: Store, *arguments: str) -> tuple[int, str, str]:
