@@ -38,7 +38,7 @@ def loading(store: Store, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [*LONGDOC, *arguments, "--store", str(store.path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        preexec_fn=_can_be_interrupted,
+        preexec_fn=_can_be_interrupted,  # noqa: PLW1509 - sets a signal, no more
     )  # fmt: skip
     try:
         yield process
