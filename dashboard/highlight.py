@@ -33,7 +33,7 @@ def highlight(text: str, passages: Sequence[Mapping[str, Any]]) -> str:
     pieces.append(escape(rest if short or len(rest) <= _AROUND else rest[:_AROUND] + " …"))
     return (
         '<div style="white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.55; '
-        'max-height: 30rem; overflow-y: auto">' + "".join(pieces) + "</div>"
+        'max-height: max(30rem, 70vh); overflow-y: auto">' + "".join(pieces) + "</div>"
     )
 
 
