@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from models.errors import BundleError
@@ -34,7 +34,7 @@ def save_weights(model: nn.Module, path: Path) -> None:
         for name, tensor in model.state_dict().items()
     }
     beside = path.with_name(path.name + ".partial")
-    save_file(tensors, beside)
+    beside.write_bytes(save(tensors))  # `save_file` would hide it from all but its owner
     beside.replace(path)
 
 
