@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from service.engines.base import Floats, Ids
+
+_LATEST = 128  # documents from which the usual work is learnt
+_FEW = 32  # documents: from fewer it is not learnt
+_RELEARN = 16  # documents
+_MOST = 0.7  # share of documents whose work is usual: the median, and some room above it
 
 
 @dataclass(frozen=True)
@@ -92,53 +98,75 @@ class Piece(Job):
         return len(self.ids)
 
 
-class JobQueue:
-    """Waiting jobs of one tier, shortest first, aged so that none starves.
+_Heap = list[tuple[float, int, Job]]
 
-    A job's rank is its arrival plus `patience` times its work, but at most `overtake` seconds:
-    only those pass it that arrive that much later. A request's further documents rank behind
-    its earlier ones in the same way, and bulk work lets everything pass that arrives within
-    `bulk_yield` seconds.
+
+class JobQueue:
+    """Waiting jobs of one tier, in two orders: as they came, and shortest first.
+
+    As they came: a request's further documents count as if each came `list_delay` times the work
+    before it later, and bulk work lets everything pass that arrives within `bulk_yield` seconds.
+
+    Shortest first, aged so that none starves: to that a time is added in which newer ones may
+    pass, `overtake` seconds for work above the usual, less in proportion for what is below. So the
+    smaller documents hardly wait, and the larger ones share what that costs, first come, first
+    served: were they passed the longer the larger they are, the largest would pay for all.
     """
 
-    def __init__(self, patience: float, overtake: float, bulk_yield: float) -> None:
-        self.patience = patience
+    def __init__(self, overtake: float, list_delay: float, bulk_yield: float, usual: float) -> None:
         self.overtake = overtake
+        self.list_delay = list_delay
         self.bulk_yield = bulk_yield
-        self._heap: list[tuple[float, int, Job]] = []
+        self._usual = usual  # work that most of the latest documents stay below, once known
+        self._latest: deque[float] = deque(maxlen=_LATEST)  # their works
+        self._since_learnt = 0
+        self._as_they_came: _Heap = []
+        self._shortest_first: _Heap = []
         self._counter = itertools.count()
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        rank = job.ticket.arrival
-        if not job.hurries:
-            rank += min(self.patience * job.work, self.overtake)
-        rank += self.patience * job.ahead
+        if isinstance(job, Piece):
+            self._learn_usual(job.work)
+        came = job.ticket.arrival + self.list_delay * job.ahead
         if job.ticket.bulk:
-            rank += self.bulk_yield
-        heapq.heappush(self._heap, (rank, next(self._counter), job))
+            came += self.bulk_yield
+        passed = 0.0 if job.hurries else self.overtake * min(1.0, job.work / self._usual)
+        number = next(self._counter)
+        heapq.heappush(self._as_they_came, (came, number, job))
+        heapq.heappush(self._shortest_first, (came + passed, number, job))
 
-    def head(self) -> Job | None:
+    def head(self, *, in_order: bool) -> Job | None:
         """The next job to run, or None; those that nobody waits for any more are dropped."""
-        while self._heap and _gone(self._heap[0][2]):
-            heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
+        heap = self._as_they_came if in_order else self._shortest_first
+        while heap and _gone(heap[0][2]):
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
 
     def take(self, job: Job) -> None:
-        """Take a job out; it leaves the heap when it comes to the top."""
+        """Take a job out; it leaves the heaps when it comes to their top."""
         job.taken = True
 
     def waiting(self) -> Iterator[Job]:
-        """Jobs that still wait, the next one first and the others in no strict order."""
-        return (job for _, _, job in self._heap if not _gone(job))
+        """Jobs that still wait, those that go first among the first, in no strict order."""
+        return (job for _, _, job in self._shortest_first if not _gone(job))
 
     def sweep(self) -> None:
         """Forget what is gone, so that callers who come and leave cannot fill the memory."""
-        self._heap = [entry for entry in self._heap if not _gone(entry[2])]
-        heapq.heapify(self._heap)
+        for heap in (self._as_they_came, self._shortest_first):
+            heap[:] = [entry for entry in heap if not _gone(entry[2])]
+            heapq.heapify(heap)
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return max(len(self._as_they_came), len(self._shortest_first))
+
+    def _learn_usual(self, work: float) -> None:
+        latest = self._latest
+        latest.append(work)
+        self._since_learnt += 1
+        if self._since_learnt >= _RELEARN and len(latest) >= _FEW:
+            self._usual = sorted(latest)[int(_MOST * len(latest))]
+            self._since_learnt = 0
 
 
 def _gone(job: Job) -> bool:

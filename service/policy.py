@@ -18,8 +18,8 @@ class Policy:
     cores           where the lanes stay, one of either kind on each; none: they move freely
     long_work       predicted work from which a document counts as long
     long_wait       how long short documents may hold up a long one before it gets its turn
-    patience        ageing: a job is overtaken for at most this many times its own work,
-    overtake        and for at most this long
+    overtake        ageing: how long newer, shorter work may pass a job
+    list_delay      how many times the work before it later a request's next document counts
     bulk_yield      how long bulk work lets newer interactive work pass
     queue_seconds   predicted wait above which requests are refused
     group_size      most documents in one run
@@ -35,9 +35,9 @@ class Policy:
     long_nice: int = 10
     cores: tuple[int, ...] = ()
     long_work: float = 0.1
-    long_wait: float = 0.5
-    patience: float = 10.0
-    overtake: float = 10.0
+    long_wait: float = 0.3
+    overtake: float = 4.0
+    list_delay: float = 10.0
     bulk_yield: float = 5.0
     queue_seconds: float = 3.0
     group_size: int = 8

@@ -76,18 +76,25 @@ class Settings:
         10, "by how much the long lanes' thread priority is lowered", low=0, high=19
     )
     long_wait_seconds: float = _setting(
-        0.5,
+        0.3,
         "how long short documents may hold up a long one before it gets half of the cores",
         low=0,
         high=3600,
     )
-    patience: float = _setting(
-        100.0,
-        "ageing: newer, shorter work passes a document for at most this many times its own work",
+    overtake_seconds: float = _setting(
+        4.0,
+        "ageing: how long newer, shorter work may pass a document of more than the usual work; "
+        "less in proportion for smaller ones",
+        low=0,
+        high=3600,
+    )
+    list_delay: float = _setting(
+        10.0,
+        "a request's further documents count as if each came this many times the work before it "
+        "later",
         low=0,
         high=1e6,
     )
-    overtake_seconds: float = _setting(2.0, "ageing: and for at most this long", low=0, high=3600)
     queue_seconds: float = _setting(
         3.0, "predicted wait above which requests get 429", low=0.01, high=3600
     )

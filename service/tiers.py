@@ -7,6 +7,8 @@ import threading
 from service.jobs import Job, JobQueue
 from service.policy import Policy
 
+_LEAST_WORK = 1e-3  # seconds
+_SOON = 0.1  # seconds
 _SLACK = 64  # entries of a queue that nobody waits for any more
 
 
@@ -24,7 +26,8 @@ class Tier:
     """A queue, the lanes that serve it, and the work it holds, waiting and running."""
 
     def __init__(self, policy: Policy) -> None:
-        self.queue = JobQueue(policy.patience, policy.overtake, policy.bulk_yield)
+        usual = max(policy.long_work, _LEAST_WORK)
+        self.queue = JobQueue(policy.overtake, policy.list_delay, policy.bulk_yield, usual)
         self.lanes: list[Lane] = []
         self.backlog = 0.0
         self.jobs = 0
@@ -34,6 +37,14 @@ class Tier:
     def oldest(self) -> Job | None:
         """The first that came of the jobs that are no bulk work."""
         return next(iter(self._interactive), None)
+
+    @property
+    def next(self) -> Job | None:
+        """The job to run next: as they came while all is soon done, else the shortest first.
+
+        In a short queue nothing is gained by passing, and whoever is passed waits twice as long.
+        """
+        return self.queue.head(in_order=self.backlog <= _SOON * len(self.lanes))
 
     def add(self, job: Job) -> None:
         """Queue a job."""

@@ -20,8 +20,8 @@ from tests.scheduled import ONE_LANE, GatedEngine, piece, running, wait_until
 
 
 def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
-    """Occupy the lane, queue the pieces, let go; the lengths in the order they ran."""
-    first = piece(1)
+    """Occupy the lane for long, queue the pieces, let go; the lengths in the order they ran."""
+    first = piece(900)
     scheduler.submit(first)
     wait_until(lambda: len(engine.runs) == 1)
     for job in waiting:
@@ -50,10 +50,24 @@ def test_shortest_goes_first() -> None:
     assert order == [20, 50, 100, 300]
 
 
+def test_nobody_passes_while_all_is_soon_done() -> None:
+    engine = GatedEngine()
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(5))
+        wait_until(lambda: len(engine.runs) == 1)
+        jobs = [piece(n) for n in (40, 10, 30)]
+        for job in jobs:
+            scheduler.submit(job)
+        engine.gate.set()
+        for job in jobs:
+            job.future.result(10)
+    assert engine.runs[1:] == [[40], [10], [30]]
+
+
 def test_an_old_long_job_is_overtaken_only_for_a_while() -> None:
     engine = GatedEngine()
-    policy = replace(ONE_LANE, patience=10.0)
-    old = piece(300, arrival=0.0)  # 0.3 s of work: overtaken by what arrives within 3 s
+    policy = replace(ONE_LANE, overtake=10.0)
+    old = piece(300, arrival=0.0)  # 0.3 of the usual work: passed by what arrives within 3 s
     soon, late = piece(20, arrival=2.0), piece(10, arrival=4.0)
     with running(engine, policy) as scheduler:
         order = finish_in_order(engine, scheduler, [late, old, soon])
@@ -64,9 +78,24 @@ def test_a_list_queues_behind_itself() -> None:
     engine = GatedEngine()
     documents = [piece(40 + i, ahead=0.04 * i) for i in range(4)]
     single = piece(100)
-    with running(engine, ONE_LANE) as scheduler:
+    with running(engine, replace(ONE_LANE, overtake=4.0, list_delay=4.0)) as scheduler:
         order = finish_in_order(engine, scheduler, [*documents, single])
     assert order == [40, 41, 100, 42, 43]
+
+
+def test_documents_above_the_usual_work_pass_one_another_no_more() -> None:
+    """Of the first 48, six in ten have up to 28 tokens: what is larger keeps its order then."""
+    engine = GatedEngine()
+    engine.gate.set()
+    with running(engine, replace(ONE_LANE, overtake=1000.0)) as scheduler:
+        for n in range(48):
+            first = piece(n + 1)
+            scheduler.submit(first)
+            first.future.result(10)
+        engine.gate.clear()
+        engine.runs.clear()
+        order = finish_in_order(engine, scheduler, [piece(n) for n in (300, 20, 100, 10, 40)])
+    assert order == [10, 20, 300, 100, 40]
 
 
 def test_bulk_work_lets_interactive_work_pass() -> None:
@@ -140,7 +169,7 @@ def test_a_step_before_a_long_document_is_not_passed() -> None:
     engine = GatedEngine()
     seen: list[str] = []
     with running(engine, ONE_LANE) as scheduler:
-        first = piece(1)
+        first = piece(900)
         scheduler.submit(first)
         wait_until(lambda: len(engine.runs) == 1)
         for name, elsewhere in (("passed", False), ("not passed", True)):
