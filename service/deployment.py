@@ -15,16 +15,18 @@ from models.bundle import Bundle, Precision, find_bundles, load_bundle
 from models.description import TOKENIZER
 from models.errors import BundleError, ConfigError
 from models.mechanisms import ATTENTIONS
-from service.cores import can_lower_priority, own_cores, usable_cores
+from service.cores import can_lower_priority, lower_priority, own_cores, usable_cores
 from service.engines.base import Engine
+from service.logs import service as log
 from service.pipeline import Pipeline
 from service.policy import Policy
 from service.reading import Reader
 from service.scheduler import Run, Scheduler
-from service.selftest import CANARY, SelfTest, run_self_test
+from service.selftest import CANARY, TOLERANCE, SelfTest, difference_between, run_self_test
 from service.settings import Settings
 
 _GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 2048, 16_384
+_LONG_CANARY = 40 * CANARY  # some 2,000 tokens: enough for several threads to share
 _BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
 
 
@@ -76,11 +78,39 @@ class Running:
     scheduler: Scheduler
     pipeline: Pipeline
 
+    def lend_cores(self) -> None:
+        """Let a long document that is alone use all lanes' cores; to be called when there is time.
+
+        The threads that help it are no more urgent than a long lane: they take their priority from
+        the calling thread, which is lowered and should have nothing else to do.
+        """
+        policy, engine = self.scheduler.policy, self.deployment.engine
+        if policy.lanes < 2 or not policy.long_lanes:
+            return
+        if policy.nice + policy.long_nice:
+            lower_priority(policy.nice + policy.long_nice)
+        wide = engine.widened(policy.lanes)
+        if wide is None:
+            return
+        ids = self.pipeline.reader.read(_LONG_CANARY, "truncate").ids
+        difference = difference_between(engine, wide, ids)
+        if difference <= TOLERANCE:
+            self.scheduler.wide = wide
+        else:
+            wide.close()
+            log.warning(
+                "answers depend on the number of threads by %.1e, more than %.0e: no core is lent",
+                difference,
+                TOLERANCE,
+            )
+
     def close(self, timeout: float | None = None) -> bool:
         """End the lanes and give the engine's memory back; false when a run did not end in time."""
         ended = self.scheduler.close(timeout)
         if ended:
             self.deployment.engine.close()
+            if self.scheduler.wide is not None:
+                self.scheduler.wide.close()
         return ended
 
 
@@ -174,8 +204,8 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         cores=own_cores() if prioritised and lanes == cores else (),
         long_work=settings.long_seconds,
         long_wait=settings.long_wait_seconds,
-        patience=settings.patience,
         overtake=settings.overtake_seconds,
+        list_delay=settings.list_delay,
         queue_seconds=settings.queue_seconds,
         group_size=settings.group_size,
         group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),

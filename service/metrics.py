@@ -61,6 +61,7 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32),
             registry=self.registry,
         )
+        self.lent = self._counter("lent_runs", "Runs of a long document on all idle cores")
         self.padding = self._counter("padding_tokens", "Tokens of padding that were run")
         self.rejected = self._counter("rejected_requests", "Requests refused with 429")
         self.truncated = self._counter("truncated_documents", "Documents whose end was not read")
@@ -99,6 +100,7 @@ class Metrics:
         """Count one run of the engine."""
         self.infer_seconds.observe(run.seconds)
         self.batch_size.observe(len(run.tokens))
+        self.lent.inc(run.lent)
         self.padding.inc(len(run.tokens) * max(run.tokens) - sum(run.tokens))
         for wait in run.waits:
             self.queue_seconds.observe(wait)

@@ -141,6 +141,7 @@ async def info(request: Request) -> dict[str, Any]:
             "long": policy.long_lanes,
             "long_from_seconds": policy.long_work,
             "long_niceness": policy.long_nice,
+            "lent_threads": running.scheduler.lent_threads,
             "group_below_tokens": policy.group_below,
         },
         "limits": {

@@ -4,8 +4,9 @@ Lanes are threads, each of which runs one group at a time on one core. There are
 lanes as cores, and as many long-document lanes whose threads have a lower priority: work goes to
 the core where least is going on, and when a short document needs a long one's core, the operating
 system takes it away at once and gives it back afterwards. A long document that has been held up
-for too long gets its turn: half of the fast lanes rest until it is done. Where threads have no
-priority, fewer lanes take long documents, so that one stays free for short ones.
+for too long gets its turn: half of the fast lanes rest until it is done. One that is alone is lent
+the idle cores. Where threads have no priority, fewer lanes take long documents, so that one stays
+free for short ones.
 
 Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
 predicted seconds of work, not at a number of requests.
@@ -42,6 +43,7 @@ class Run:
     tokens: tuple[int, ...]
     seconds: float
     waits: tuple[float, ...]
+    lent: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Scheduler:
         observe: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self.engine, self.cost, self.policy = engine, cost, policy
+        self.wide: Engine | None = None  # the same with a thread a lane, for who is alone
         self._work_clock, self._observe = work_clock, observe
         self._lock = threading.Lock()
         self._fast, self._long = Tier(policy), Tier(policy)
@@ -164,6 +167,11 @@ class Scheduler:
         """Jobs that wait or run."""
         return self._fast.jobs + self._long.jobs
 
+    @property
+    def lent_threads(self) -> int:
+        """Threads that a long document gets when it is alone; 0 when it keeps to its lane's."""
+        return 0 if self.wide is None else self.wide.info.threads
+
     def cores_at_work(self) -> dict[int | None, int]:
         """How many lanes run something on each core."""
         with self._lock:
@@ -208,7 +216,7 @@ class Scheduler:
                 lane.busy = False
                 self._at_work[lane.core] -= 1
             while not self._closed:
-                head = None if self._rests(lane) else tier.queue.head()
+                head = None if self._rests(lane) else tier.next
                 if head is not None and self._fits(head.tokens):
                     group = [job for job in self._group(tier, head) if _start(tier, job)]
                     if group:
@@ -265,12 +273,14 @@ class Scheduler:
         waiting = [
             job
             for job in itertools.islice(tier.queue.waiting(), _SCAN)
-            if isinstance(job, Piece) and job.contributions == head.contributions
+            if isinstance(job, Piece)
+            and job is not head
+            and job.contributions == head.contributions
         ]
-        most = min(policy.group_size, -(-len(waiting) // policy.lanes))
+        most = min(policy.group_size, -(-(1 + len(waiting)) // policy.lanes))
         group: list[Job] = [head]
         longest = head.tokens
-        for job in waiting[1:]:
+        for job in waiting:
             if len(group) >= most:
                 break
             longest_with = max(longest, job.tokens)
@@ -300,12 +310,13 @@ class Scheduler:
 
     def _run_pieces(self, tier: Tier, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
+        engine = self._engine_for(tier)
         lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
         try:
             ids = np.zeros((len(group), int(lengths.max())), dtype=np.int64)  # (batch, n)
             for row, piece in zip(ids, group, strict=True):
                 row[: piece.tokens] = piece.ids
-            output = self.engine.run(ids, lengths, contributions=group[0].contributions)
+            output = engine.run(ids, lengths, contributions=group[0].contributions)
             work = self._work_clock() - work_before
             values = [
                 piece.finish(
@@ -322,15 +333,24 @@ class Scheduler:
             return
         ended = time.monotonic()
         self._last_run_failed = False
-        if len(group) == 1:
+        if len(group) == 1 and engine is self.engine:
             self.cost.observe(int(lengths[0]), work)
         if tier is self._fast:
             self._learn_pace(ended - started, work)
         self._release(lengths)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
-        self._observe(Run(tuple(int(n) for n in lengths), ended - started, waits))
+        tokens = tuple(int(n) for n in lengths)
+        self._observe(Run(tokens, ended - started, waits, lent=engine is not self.engine))
         for piece, value, wait in zip(group, values, waits, strict=True):
             piece.future.set_result(Done(value, wait, ended - started))
+
+    def _engine_for(self, tier: Tier) -> Engine:
+        """The engine, or the wide one for a long document that is alone while cores are idle."""
+        if self.wide is None or tier is not self._long:
+            return self.engine
+        with self._lock:
+            lends = tier.jobs == 1 and 2 * self._at_work.total() <= self.policy.lanes
+        return self.wide if lends else self.engine
 
     def _learn_pace(self, seconds: float, work: float) -> None:
         with self._lock:

@@ -75,6 +75,13 @@ def run_self_test(
     return found, CostModel(samples)
 
 
+def difference_between(one: Engine, other: Engine, ids: Ids) -> float:
+    """Largest difference between two engines' probabilities for a document."""
+    lengths = np.array([len(ids)])
+    first, second = (_probabilities(e.run(ids[None], lengths).logits[0]) for e in (one, other))
+    return float(np.abs(first - second).max())
+
+
 def _canary_difference(engine: Engine, canary: Ids, limit: int) -> float:
     """Largest difference between the canary's probabilities alone, padded and mixed."""
     n = len(canary)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from models.errors import LongdocError
 from service.deployment import Deployment, Running
 from service.errors import Draining, NotReady, Overloaded, ServiceError
 from service.logs import service as log
@@ -64,6 +65,10 @@ class Service:
         )
         self._running = running
         self.when_ready()
+        try:
+            running.lend_cores()
+        except LongdocError as error:  # all else works without it
+            log.warning("idle cores are not lent to long documents: %s", error)
 
     @property
     def running(self) -> Running:

@@ -65,6 +65,11 @@ class Engine(ABC):
     def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
         """Classify documents: ids (batch, n), right-padded with anything; lengths (batch,)."""
 
+    def widened(self, threads: int) -> Engine | None:
+        """The same network with so many threads a run, in the same memory; None where it cannot."""
+        del threads
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Give back memory and threads; the engine is not used afterwards."""

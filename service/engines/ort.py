@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class OnnxRuntimeEngine(Engine):
         threads: int,
         reason: str,
     ) -> None:
-        self._config = config
+        self._graph, self._config = graph, config
         self._session = _open_session(graph, CUDA if device == "cuda" else CPU, threads)
         provider = str(self._session.get_providers()[0])
         if device == "cuda" and provider != CUDA:
@@ -64,6 +65,20 @@ class OnnxRuntimeEngine(Engine):
         else:
             outputs = self._session.run(names, inputs)
         return Output(outputs[0], outputs[1] if contributions else None)
+
+    def widened(self, threads: int) -> Engine | None:
+        """Another session of the same graph; on a CPU, all sessions take memory from one arena."""
+        info = self.info
+        if info.device != "cpu":
+            return None
+        return OnnxRuntimeEngine(
+            self._graph,
+            self._config,
+            device=info.device,
+            precision=info.precision,
+            threads=threads,
+            reason=info.reason,
+        )
 
     def close(self) -> None:
         """Let the session go."""
@@ -91,8 +106,19 @@ def _open_session(graph: Path, provider: str, threads: int) -> ort.InferenceSess
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = _FATAL
     options.enable_mem_pattern = False  # patterns are kept per shape, and every length is one
+    if provider == CPU:
+        _open_arena()
+        options.add_session_config_entry("session.use_env_allocators", "1")
     providers = [provider] if provider == CPU else [provider, CPU]
     try:
         return ort.InferenceSession(graph, options, providers=providers)
     except FAULTS as error:
         raise BundleError(f"ONNX Runtime cannot open {graph}: {error}") from None
+
+
+@functools.cache
+def _open_arena() -> None:
+    """Give the process one arena: what a run of one session has used, another's can use again."""
+    kind = ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(place, None)
