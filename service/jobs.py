@@ -16,10 +16,11 @@ from typing import Any
 
 from service.engines.base import Floats, Ids
 
-_LATEST = 128  # documents from which the usual work is learnt
+_USUAL = 1024  # tokens, before anything is learnt
+_LATEST = 128  # documents from which the usual length is learnt
 _FEW = 32  # documents: from fewer it is not learnt
 _RELEARN = 16  # documents
-_MOST = 0.7  # share of documents whose work is usual: the median, and some room above it
+_MOST = 0.7  # share of documents that are no longer than usual: the median, and some room above it
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,6 @@ class Job:
         """Tokens that the engine must hold for it."""
         return 0
 
-    @property
-    def hurries(self) -> bool:
-        """Whether nothing newer passes it, however short."""
-        return False
-
 
 @dataclass(eq=False)
 class Step(Job):
@@ -66,18 +62,11 @@ class Step(Job):
 
     When that is a piece, the piece is queued in the step's place, and the future gets the
     piece's result: a document is tokenized and then run without a detour. `follows` is that
-    piece's predicted work. A piece that `waits_elsewhere` has another queue before it, so its
-    step is not passed in this one.
+    piece's predicted work.
     """
 
     call: Callable[[], Any]
     follows: float = 0.0
-    waits_elsewhere: bool = False
-
-    @property
-    def hurries(self) -> bool:
-        """Whether nothing newer passes it, however short."""
-        return self.waits_elsewhere
 
 
 @dataclass(eq=False)
@@ -108,17 +97,19 @@ class JobQueue:
     before it later, and bulk work lets everything pass that arrives within `bulk_yield` seconds.
 
     Shortest first, aged so that none starves: to that a time is added in which newer ones may
-    pass, `overtake` seconds for work above the usual, less in proportion for what is below. So the
-    smaller documents hardly wait, and the larger ones share what that costs, first come, first
-    served: were they passed the longer the larger they are, the largest would pay for all.
+    pass, `overtake` seconds for what is longer than usual, less in proportion for shorter ones. So
+    the smaller documents hardly wait, and the larger ones share what that costs, first come,
+    first served: were they passed the longer the larger they are, the largest would pay for all.
+    Tokens decide, not predicted work, which varies a little: equal documents keep their order.
+    Steps have no tokens yet, and are not passed.
     """
 
-    def __init__(self, overtake: float, list_delay: float, bulk_yield: float, usual: float) -> None:
+    def __init__(self, overtake: float, list_delay: float, bulk_yield: float) -> None:
         self.overtake = overtake
         self.list_delay = list_delay
         self.bulk_yield = bulk_yield
-        self._usual = usual  # work that most of the latest documents stay below, once known
-        self._latest: deque[float] = deque(maxlen=_LATEST)  # their works
+        self._usual = _USUAL  # tokens that most of the latest documents stay below
+        self._latest: deque[int] = deque(maxlen=_LATEST)  # their tokens
         self._since_learnt = 0
         self._as_they_came: _Heap = []
         self._shortest_first: _Heap = []
@@ -127,11 +118,11 @@ class JobQueue:
     def push(self, job: Job) -> None:
         """Add a job."""
         if isinstance(job, Piece):
-            self._learn_usual(job.work)
+            self._learn_usual(job.tokens)
         came = job.ticket.arrival + self.list_delay * job.ahead
         if job.ticket.bulk:
             came += self.bulk_yield
-        passed = 0.0 if job.hurries else self.overtake * min(1.0, job.work / self._usual)
+        passed = self.overtake * min(1.0, job.tokens / self._usual)
         number = next(self._counter)
         heapq.heappush(self._as_they_came, (came, number, job))
         heapq.heappush(self._shortest_first, (came + passed, number, job))
@@ -160,9 +151,9 @@ class JobQueue:
     def __len__(self) -> int:
         return max(len(self._as_they_came), len(self._shortest_first))
 
-    def _learn_usual(self, work: float) -> None:
+    def _learn_usual(self, tokens: int) -> None:
         latest = self._latest
-        latest.append(work)
+        latest.append(tokens)
         self._since_learnt += 1
         if self._since_learnt >= _RELEARN and len(latest) >= _FEW:
             self._usual = sorted(latest)[int(_MOST * len(latest))]

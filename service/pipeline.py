@@ -213,7 +213,6 @@ class Pipeline:
             ahead,
             call=call,
             follows=work,
-            waits_elsewhere=self.scheduler.is_long(work),
         )
         try:
             done = await self._on_lane(step)

@@ -83,8 +83,8 @@ class Settings:
     )
     overtake_seconds: float = _setting(
         4.0,
-        "ageing: how long newer, shorter work may pass a document of more than the usual work; "
-        "less in proportion for smaller ones",
+        "ageing: how long newer, shorter documents may pass one that is longer than usual; less in "
+        "proportion for shorter ones",
         low=0,
         high=3600,
     )

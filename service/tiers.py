@@ -7,7 +7,6 @@ import threading
 from service.jobs import Job, JobQueue
 from service.policy import Policy
 
-_LEAST_WORK = 1e-3  # seconds
 _SOON = 0.1  # seconds
 _SLACK = 64  # entries of a queue that nobody waits for any more
 
@@ -26,8 +25,7 @@ class Tier:
     """A queue, the lanes that serve it, and the work it holds, waiting and running."""
 
     def __init__(self, policy: Policy) -> None:
-        usual = max(policy.long_work, _LEAST_WORK)
-        self.queue = JobQueue(policy.overtake, policy.list_delay, policy.bulk_yield, usual)
+        self.queue = JobQueue(policy.overtake, policy.list_delay, policy.bulk_yield)
         self.lanes: list[Lane] = []
         self.backlog = 0.0
         self.jobs = 0

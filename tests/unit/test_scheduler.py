@@ -67,7 +67,7 @@ def test_nobody_passes_while_all_is_soon_done() -> None:
 def test_an_old_long_job_is_overtaken_only_for_a_while() -> None:
     engine = GatedEngine()
     policy = replace(ONE_LANE, overtake=10.0)
-    old = piece(300, arrival=0.0)  # 0.3 of the usual work: passed by what arrives within 3 s
+    old = piece(300, arrival=0.0)  # 0.3 of the usual length: passed by what arrives within 3 s
     soon, late = piece(20, arrival=2.0), piece(10, arrival=4.0)
     with running(engine, policy) as scheduler:
         order = finish_in_order(engine, scheduler, [late, old, soon])
@@ -83,8 +83,8 @@ def test_a_list_queues_behind_itself() -> None:
     assert order == [40, 41, 100, 42, 43]
 
 
-def test_documents_above_the_usual_work_pass_one_another_no_more() -> None:
-    """Of the first 48, six in ten have up to 28 tokens: what is larger keeps its order then."""
+def test_documents_above_the_usual_length_pass_one_another_no_more() -> None:
+    """Of the first 48, seven in ten have up to 34 tokens: what is longer keeps its order then."""
     engine = GatedEngine()
     engine.gate.set()
     with running(engine, replace(ONE_LANE, overtake=1000.0)) as scheduler:
@@ -165,23 +165,37 @@ def test_work_goes_to_the_core_where_nothing_runs() -> None:
             wait_until(lambda: not any(scheduler.cores_at_work().values()))
 
 
-def test_a_step_before_a_long_document_is_not_passed() -> None:
+def test_a_step_is_not_passed() -> None:
     engine = GatedEngine()
     seen: list[str] = []
     with running(engine, ONE_LANE) as scheduler:
-        first = piece(900)
-        scheduler.submit(first)
+        scheduler.submit(piece(900))
         wait_until(lambda: len(engine.runs) == 1)
-        for name, elsewhere in (("passed", False), ("not passed", True)):
-            call = functools.partial(seen.append, name)
-            step = Step(Ticket(1.0), 0.5, 0.0, call=call, waits_elsewhere=elsewhere)
-            scheduler.submit(step)
-        short_one = piece(2, arrival=2.0)
-        short_one.future.add_done_callback(lambda _: seen.append("short"))
-        scheduler.submit(short_one)
+        medium, short = piece(500, arrival=1.0), piece(2, arrival=3.0)
+        for job, name in ((medium, "medium"), (short, "short")):
+            job.future.add_done_callback(lambda _, name=name: seen.append(name))  # type: ignore[misc]
+            scheduler.submit(job)
+        call = functools.partial(seen.append, "step")
+        scheduler.submit(Step(Ticket(2.0), 0.5, 0.0, call=call))
         engine.gate.set()
         wait_until(lambda: len(seen) == 3)
-    assert seen == ["not passed", "short", "passed"]
+    assert seen == ["step", "medium", "short"]
+
+
+def test_equal_documents_keep_their_order_whatever_is_predicted_of_them() -> None:
+    engine = GatedEngine()
+    order: list[float] = []
+    with running(engine, ONE_LANE) as scheduler:
+        scheduler.submit(piece(900))
+        wait_until(lambda: len(engine.runs) == 1)
+        jobs = [piece(100, arrival=float(n)) for n in range(3)]
+        for job, work in zip(jobs, (0.12, 0.1, 0.08), strict=True):
+            job.work = work
+            job.future.add_done_callback(lambda _, job=job: order.append(job.ticket.arrival))  # type: ignore[misc]
+            scheduler.submit(job)
+        engine.gate.set()
+        wait_until(lambda: len(order) == 3)
+    assert order == [0.0, 1.0, 2.0]
 
 
 def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
