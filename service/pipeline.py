@@ -207,15 +207,13 @@ class Pipeline:
         self, text: str, options: Options, ticket: Ticket, index: int, ahead: float, work: float
     ) -> Answer:
         call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
-        step = Step(
-            ticket,
-            self.reader.seconds(text),
-            ahead,
-            call=call,
-            follows=work,
-        )
         try:
-            done = await self._on_lane(step)
+            if options.evidence == 0 and self.reader.is_quick(text):
+                read = call()
+                done = await self._on_lane(read) if isinstance(read, Piece) else Done(read, 0, 0)
+            else:
+                step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
+                done = await self._on_lane(step)
         except InvalidRequest as error:
             error.fields = [{"field": f"input.{index}", "message": str(error)}]
             raise

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from service.engines.base import Ids
 from service.errors import EmptyText, TooManyTokens
+from service.fast_bpe import fast_encoder
 
 Overflow = Literal["window", "truncate", "error"]
 Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
@@ -24,6 +25,7 @@ Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in charact
 # from them behind the scheduler's back.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+_QUICK = 4096  # characters that are tokenized in a fraction of a millisecond
 _PART = 262_144  # characters tokenized at a time, which bounds the tokenizer's memory
 _SPACE = re.compile(r"(?<=\S)\s(?=\S)")
 _NEAR = 64  # tokens looked at for a word's beginning
@@ -69,6 +71,7 @@ class Reader:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
+        self._encode = fast_encoder(tokenizer)
         self.limit = limit
         self.overlap = min(overlap, limit // 2)
         self._tokens_per_character = 0.3
@@ -85,6 +88,10 @@ class Reader:
     def seconds(self, text: str) -> float:
         """Seconds that tokenizing it will take."""
         return len(text) * self._seconds_per_character
+
+    def is_quick(self, text: str) -> bool:
+        """Whether reading it without offsets takes less than to hand it to another thread."""
+        return self._encode is not None and len(text) <= _QUICK
 
     def window_count(self, tokens: int) -> int:
         """Windows that so many tokens are read in."""
@@ -126,10 +133,16 @@ class Reader:
                 encoding = self.tokenizer.encode_batch([part], add_special_tokens=False)[0]
                 span = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)  # (n, 2)
                 spans.append(span + start)
+                ids.append(np.array(encoding.ids, dtype=np.int64))  # (n,)
             else:
-                encoding = self.tokenizer.encode_batch_fast([part], add_special_tokens=False)[0]
-            ids.append(np.array(encoding.ids, dtype=np.int64))  # (n,)
+                ids.append(np.array(self._ids(part), dtype=np.int64))
         return np.concatenate(ids), np.concatenate(spans) if offsets else None
+
+    def _ids(self, text: str) -> list[int]:
+        if self._encode is not None:
+            return self._encode(text)
+        found: list[int] = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return found
 
     def _learn(self, text: str, tokens: int, seconds: float) -> None:
         if len(text) >= 200:  # shorter ones say more of their beginning and end

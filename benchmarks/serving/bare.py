@@ -1,4 +1,7 @@
-"""The limit: text to logits in a loop, no server, with the best order known beforehand."""
+"""The limit: text to logits in a loop, no server, with the best order known beforehand.
+
+It tokenizes as the service does: what is compared is all that the service does besides.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from benchmarks.serving.documents import Document
 from models.bundle import load_bundle
 from service.cores import usable_cores
 from service.engines import open_engine
+from service.reading import Reader
 
 ALONE, TOGETHER = "alone", "in groups"
 _GROUP_SIZE, GROUP_BELOW = 4, 512  # documents, tokens: what gained most on this graph
@@ -23,8 +27,10 @@ class BareEngine:
     """One single-thread session, one thread for each core, longest documents first."""
 
     def __init__(self, bundle: Path) -> None:
-        self._engine = open_engine(load_bundle(bundle), threads=1)
-        self._tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+        loaded = load_bundle(bundle)
+        self._engine = open_engine(loaded, threads=1)
+        tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+        self._reader = Reader(tokenizer, loaded.manifest.max_tokens, overlap=0)
 
     def rate(self, documents: Sequence[Document], schedule: str = ALONE) -> float:
         """Documents per second; short ones of about the same length may share a run."""
@@ -49,12 +55,11 @@ class BareEngine:
         return len(documents) / (time.perf_counter() - began)
 
     def _run(self, group: Sequence[Document]) -> None:
-        texts = [document.text for document in group]
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        lengths = np.array([len(encoding.ids) for encoding in encodings])  # (batch,)
+        read = [self._reader.read(document.text).ids for document in group]
+        lengths = np.array([len(each) for each in read])  # (batch,)
         ids = np.zeros((len(group), lengths.max()), dtype=np.int64)  # (batch, n)
-        for row, encoding in zip(ids, encodings, strict=True):
-            row[: len(encoding.ids)] = encoding.ids
+        for row, each in zip(ids, read, strict=True):
+            row[: len(each)] = each
         self._engine.run(ids, lengths)
 
 
