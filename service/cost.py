@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-_REFIT_AFTER = 32  # observations
+_REFIT_AFTER = 128  # observations
 _MEMORY = 0.2  # weight of a new observation against those of about the same length
 _UNFITTED = (1e-3, 1e-5, 0.0)  # before any observation: a guess for a small model
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,7 +38,7 @@ class Options:
     timeout: float = 30.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answer:
     """A request's results with what they took, in seconds."""
 
@@ -128,7 +128,8 @@ class Pipeline:
         except TimeoutError:
             raise DeadlinePassed(options.timeout) from None
         if len(answers) == 1:
-            return replace(answers[0], total=time.monotonic() - ticket.arrival)
+            answers[0].total = time.monotonic() - ticket.arrival
+            return answers[0]
         return Answer(
             [answer.results[0] for answer in answers],
             sum(answer.tokenize for answer in answers),
@@ -218,7 +219,8 @@ class Pipeline:
             error.fields = [{"field": f"input.{index}", "message": str(error)}]
             raise
         if isinstance(done.value, Answer):
-            return replace(done.value, queue=done.queued, infer=done.ran)
+            done.value.queue, done.value.infer = done.queued, done.ran
+            return done.value
         document: _Document = done.value
         parts = await self._all(
             self._run_window,
@@ -333,9 +335,11 @@ class Pipeline:
     def _merge(self, document: _Document, parts: Sequence[_Part]) -> Result:
         """One answer from all windows: the mean of their logits, weighted by their tokens."""
         text, options, reading = document.text, document.options, document.reading
-        sizes = np.array([len(window) for window in reading.windows], dtype=np.float64)
-        weights = sizes / sizes.sum()  # (windows,)
-        logits = weights @ np.stack([part.logits for part in parts])  # (labels,)
+        weights, logits = [1.0], parts[0].logits.astype(np.float64)  # (labels,)
+        if len(parts) > 1:
+            sizes = [len(window) for window in reading.windows]
+            weights = [size / sum(sizes) for size in sizes]  # (windows,)
+            logits = np.average([part.logits for part in parts], axis=0, weights=sizes)
         scores = np.exp(logits - logits.max())
         scores /= scores.sum()
         order = np.argsort(-scores, kind="stable")

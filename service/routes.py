@@ -159,6 +159,7 @@ async def info(request: Request) -> dict[str, Any]:
             "longdoc": version("longdoc"),
             "python": platform.python_version(),
             "onnxruntime": version("onnxruntime"),
+            "tiktoken": version("tiktoken"),
             "tokenizers": version("tokenizers"),
         },
         "bundle_digest": model.digest,
@@ -202,8 +203,10 @@ def note_answer(service: Service, record: RequestRecord, answer: Answer) -> None
         read = result.tokens
         tokens += read.used
         metrics.document_tokens.observe(read.total)
-        metrics.truncated.inc(read.truncated)
-        metrics.windowed.inc(read.windows > 1)
+        if read.truncated:
+            metrics.truncated.inc()
+        if read.windows > 1:
+            metrics.windowed.inc()
     metrics.documents.inc(len(answer.results))
     metrics.tokens.inc(tokens)
     metrics.tokenize_seconds.observe(answer.tokenize)
