@@ -39,10 +39,18 @@ class CostModel:
         """a, b and c."""
         return self._coefficients
 
-    def seconds(self, tokens: int) -> float:
+    def seconds(self, tokens: float) -> float:
         """Predicted seconds of one core for one document."""
         a, b, c = self._coefficients
         return a + b * tokens + c * tokens * tokens
+
+    def tokens(self, seconds: float) -> float:
+        """The length at which a document is predicted to take so long; infinite where none is."""
+        a, b, c = self._coefficients
+        left = max(0.0, seconds - a)
+        if c > 0:
+            return (math.sqrt(b * b + 4 * c * left) - b) / (2 * c)
+        return left / b if b > 0 else math.inf
 
     def observe(self, tokens: int, seconds: float) -> None:
         """Learn from a finished run of one document."""

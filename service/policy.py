@@ -16,7 +16,7 @@ class Policy:
     nice            by how much every lane stands below the event loop; 0 where it cannot
     long_nice       by how much the long lanes stand below the others; 0 where they cannot
     cores           where the lanes stay, one of either kind on each; none: they move freely
-    long_work       predicted work from which a document counts as long
+    long_work       predicted work from which a document counts as long, when the lanes start
     long_wait       how long short documents may hold up a long one before it gets its turn
     overtake        ageing: how long newer, shorter work may pass a job
     list_delay      how many times the work before it later a request's next document counts

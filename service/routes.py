@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -140,6 +141,7 @@ async def info(request: Request) -> dict[str, Any]:
             "fast": policy.lanes,
             "long": policy.long_lanes,
             "long_from_seconds": policy.long_work,
+            "long_from_tokens": _whole(running.scheduler.long_tokens),
             "long_niceness": policy.long_nice,
             "lent_threads": running.scheduler.lent_threads,
             "group_below_tokens": policy.group_below,
@@ -173,6 +175,11 @@ async def info(request: Request) -> dict[str, Any]:
             "seconds": test.seconds,
         },
     }
+
+
+def _whole(tokens: float) -> int | None:
+    """A length for JSON, which has nothing infinite."""
+    return None if math.isinf(tokens) else math.ceil(tokens)
 
 
 def service_of(request: Request) -> Service:

@@ -4,9 +4,9 @@ Lanes are threads, each of which runs one group at a time on one core. There are
 lanes as cores, and as many long-document lanes whose threads have a lower priority: work goes to
 the core where least is going on, and when a short document needs a long one's core, the operating
 system takes it away at once and gives it back afterwards. A long document that has been held up
-for too long gets its turn: half of the fast lanes rest until it is done. One that is alone is lent
-the idle cores. Where threads have no priority, fewer lanes take long documents, so that one stays
-free for short ones.
+for too long gets its turn: half of the fast lanes rest until it is done. One that is alone, or is
+about to be, is lent the idle cores. Where threads have no priority, fewer lanes take long
+documents, so that one stays free for short ones.
 
 Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
 predicted seconds of work, not at a number of requests.
@@ -15,6 +15,7 @@ predicted seconds of work, not at a number of requests.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections import Counter
@@ -33,6 +34,7 @@ from service.policy import Policy
 from service.tiers import Lane, Tier
 
 _SCAN = 64  # waiting jobs looked at for company
+_SOON = 0.25  # share of a document's work: what else runs and ends within it does not count
 _FORGET = 0.95  # weight of what was before, at each new run
 
 
@@ -70,8 +72,12 @@ class Scheduler:
         self.engine, self.cost, self.policy = engine, cost, policy
         self.wide: Engine | None = None  # the same with a thread a lane, for who is alone
         self._work_clock, self._observe = work_clock, observe
+        # The border between the tiers is a length, found once: predictions change with every fit,
+        # and equal documents in both tiers at once would take the cores' caches from each other.
+        self.long_tokens = cost.tokens(policy.long_work)
         self._lock = threading.Lock()
         self._fast, self._long = Tier(policy), Tier(policy)
+        self._announced: dict[Step, Tier] = {}  # where the piece behind each step will go
         self._tokens_running = 0
         self._short_of_tokens = False  # whether a lane waits for others' tokens
         self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
@@ -95,7 +101,9 @@ class Scheduler:
 
     def is_long(self, work: float) -> bool:
         """Whether a document of so much predicted work goes to the long lanes."""
-        return self.policy.long_lanes > 0 and work >= self.policy.long_work
+        tokens, policy = self.long_tokens, self.policy
+        border = policy.long_work if math.isinf(tokens) else self.cost.seconds(tokens)
+        return policy.long_lanes > 0 and work >= border
 
     def expected_wait(self, work: float) -> float:
         """Predicted seconds until a document of so much work would start.
@@ -151,7 +159,8 @@ class Scheduler:
                 tier.add(job)
                 self._wake(tier)
                 if isinstance(job, Step):
-                    self._tier(job.follows).backlog += job.follows
+                    followed = self._announced[job] = self._tier(job.follows)
+                    followed.backlog += job.follows
         if closed:
             job.future.cancel()
         else:
@@ -206,7 +215,7 @@ class Scheduler:
             if isinstance(group[0], Step):
                 self._run_step(lane.tier, group[0])
             else:
-                self._run_pieces(lane.tier, [job for job in group if isinstance(job, Piece)])
+                self._run_pieces(lane, [job for job in group if isinstance(job, Piece)])
 
     def _take(self, lane: Lane) -> list[Job]:
         """Wait for the lane's next group; an empty one means that the scheduler is closed."""
@@ -222,6 +231,7 @@ class Scheduler:
                     if group:
                         self._tokens_running += sum(job.tokens for job in group)
                         lane.busy = True
+                        lane.until = time.monotonic() + sum(job.work for job in group)
                         self._at_work[lane.core] += 1
                         return group
                     continue
@@ -308,9 +318,9 @@ class Scheduler:
         elif step.future.set_running_or_notify_cancel():
             step.future.set_result(Done(value, step.waited, time.monotonic() - started))
 
-    def _run_pieces(self, tier: Tier, group: Sequence[Piece]) -> None:
+    def _run_pieces(self, lane: Lane, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
-        engine = self._engine_for(tier)
+        engine = self._engine_for(lane, group[0].work)
         lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
         try:
             ids = np.zeros((len(group), int(lengths.max())), dtype=np.int64)  # (batch, n)
@@ -335,7 +345,7 @@ class Scheduler:
         self._last_run_failed = False
         if len(group) == 1 and engine is self.engine:
             self.cost.observe(int(lengths[0]), work)
-        if tier is self._fast:
+        if lane.tier is self._fast:
             self._learn_pace(ended - started, work)
         self._release(lengths)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
@@ -344,12 +354,17 @@ class Scheduler:
         for piece, value, wait in zip(group, values, waits, strict=True):
             piece.future.set_result(Done(value, wait, ended - started))
 
-    def _engine_for(self, tier: Tier) -> Engine:
-        """The engine, or the wide one for a long document that is alone while cores are idle."""
-        if self.wide is None or tier is not self._long:
+    def _engine_for(self, lane: Lane, work: float) -> Engine:
+        """The engine, or the wide one for a long document that is alone, or is about to be."""
+        long, fast = self._long, self._fast
+        if self.wide is None or lane.tier is not long:
             return self.engine
+        soon = time.monotonic() + _SOON * work
         with self._lock:
-            lends = tier.jobs == 1 and 2 * self._at_work.total() <= self.policy.lanes
+            others = [other for other in long.lanes if other.busy and other is not lane]
+            lasting = sum(other.busy and other.until > soon for other in fast.lanes)
+            alone = long.jobs == 1 + len(others) and all(other.until <= soon for other in others)
+            lends = alone and 2 * (1 + lasting) <= self.policy.lanes
         return self.wide if lends else self.engine
 
     def _learn_pace(self, seconds: float, work: float) -> None:
@@ -373,7 +388,7 @@ class Scheduler:
                 return
             tier.remove(job)
             if isinstance(job, Step):
-                self._tier(job.follows).backlog -= job.follows
+                self._announced.pop(job).backlog -= job.follows
             if tier is self._long and len(self._fast.queue):
                 self._wake_all()  # whoever rests for it
             if self.depth == 0:  # what is left is rounding

@@ -19,6 +19,7 @@ class Lane:
         self.alarm = threading.Condition(lock)
         self.waits = False  # for work, and nobody has called it
         self.busy = False  # running something
+        self.until = 0.0  # when that is predicted to end
 
 
 class Tier:

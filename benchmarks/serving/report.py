@@ -40,8 +40,8 @@ def _overhead(figures: Mapping[str, Any]) -> str:
         "Overhead",
         "Documents per second through HTTP (32 clients) against the bare engine in a loop: text "
         "to logits, one thread a core, longest first, the same texts and tokenizer, each alone or "
-        "the short ones in groups, whichever is faster. Both take turns, the bare engine before and after the "
-        "service; all figures are medians, and the spread is that of the rounds.",
+        "the short ones in groups, whichever is faster. Both take turns, the bare engine before "
+        "and after the service; all figures are medians, and the spread is that of the rounds.",
         "tokens | bare engine | its runs | served | share | spread | at least 90%",
         rows,
     )

@@ -71,7 +71,7 @@ def test_a_long_document_that_is_alone_gets_all_cores() -> None:
     assert [run.lent for run in seen] == [True, False]
 
 
-@pytest.mark.parametrize("other", [700, 10])
+@pytest.mark.parametrize("other", [700, 200])
 def test_a_long_document_in_company_keeps_to_its_core(other: int) -> None:
     engine, wide = GatedEngine(), WideEngine()
     with running(engine, POLICY) as scheduler:
@@ -84,6 +84,18 @@ def test_a_long_document_in_company_keeps_to_its_core(other: int) -> None:
         engine.gate.set()
         long_one.future.result(10)
     assert wide.runs == []
+
+
+def test_who_will_soon_be_alone_counts_as_alone() -> None:
+    engine, wide = GatedEngine(), WideEngine()
+    with running(engine, POLICY) as scheduler:
+        scheduler.submit(piece(10))  # over within a quarter of the long one's work
+        wait_until(lambda: len(engine.runs) == 1)
+        scheduler.wide = wide
+        long_one = piece(600)
+        scheduler.submit(long_one)
+        long_one.future.result(10)
+    assert wide.runs == [[600]]
 
 
 def test_what_is_lent_teaches_the_cost_model_nothing() -> None:

@@ -16,7 +16,14 @@ from service.cores import own_cores
 from service.engines.fake import FakeEngine
 from service.jobs import Piece, Step, Ticket
 from service.scheduler import Done, Run, Scheduler
-from tests.scheduled import ONE_LANE, GatedEngine, piece, running, wait_until
+from tests.scheduled import (
+    ONE_LANE,
+    SECONDS_A_TOKEN,
+    GatedEngine,
+    piece,
+    running,
+    wait_until,
+)
 
 
 def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
@@ -387,3 +394,12 @@ def test_closing_drops_what_waits_and_finishes_what_runs() -> None:
         late = piece(3)
         scheduler.submit(late)
         assert late.future.cancelled()
+
+
+def test_the_border_between_short_and_long_is_a_length_whatever_is_predicted() -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:  # long from 1,000 tokens
+        for _ in range(300):
+            scheduler.cost.observe(1000, 3 * 1000 * SECONDS_A_TOKEN)
+        assert scheduler.cost.seconds(999) > 2 * ONE_LANE.long_work
+        assert not scheduler.is_long(scheduler.cost.seconds(999))
+        assert scheduler.is_long(scheduler.cost.seconds(1001))
