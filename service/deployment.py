@@ -108,9 +108,8 @@ class Running:
         """End the lanes and give the engine's memory back; false when a run did not end in time."""
         ended = self.scheduler.close(timeout)
         if ended:
-            self.deployment.engine.close()
-            if self.scheduler.wide is not None:
-                self.scheduler.wide.close()
+            for engine in self.scheduler.engines:
+                engine.close()
         return ended
 
 

@@ -32,7 +32,7 @@ class Policy:
     lanes: int = 1
     long_lanes: int = 1
     nice: int = 0
-    long_nice: int = 10
+    long_nice: int = 16
     cores: tuple[int, ...] = ()
     long_work: float = 0.1
     long_wait: float = 0.3

@@ -89,7 +89,7 @@ class Scheduler:
             (self._long, policy.long_lanes, policy.nice + policy.long_nice),
         ):
             cores = itertools.islice(itertools.cycle(policy.cores or (None,)), count)
-            tier.lanes = [Lane(tier, nice, core, self._lock) for core in cores]
+            tier.lanes = [Lane(tier, nice, core, engine, self._lock) for core in cores]
         self._threads = [
             threading.Thread(target=self._work, args=(lane,), name=f"lane-{index}", daemon=True)
             for index, lane in enumerate([*self._fast.lanes, *self._long.lanes])
@@ -175,6 +175,26 @@ class Scheduler:
     def depth(self) -> int:
         """Jobs that wait or run."""
         return self._fast.jobs + self._long.jobs
+
+    def separate_lanes(self) -> None:
+        """Give each fast lane an engine of its own, so that none waits for another's memory.
+
+        Long lanes keep the one they share, whose memory serves whichever of them needs it: they
+        ask for more at a time, and less often.
+        """
+        if len(self._threads) == 1:
+            return
+        for lane in self._fast.lanes:
+            own = self.engine.doubled()
+            if own is None:
+                return
+            lane.engine = own
+
+    @property
+    def engines(self) -> set[Engine]:
+        """All engines that its lanes may use."""
+        lent = set() if self.wide is None else {self.wide}
+        return {self.engine, *lent, *(lane.engine for lane in self._fast.lanes)}
 
     @property
     def lent_threads(self) -> int:
@@ -343,29 +363,31 @@ class Scheduler:
             return
         ended = time.monotonic()
         self._last_run_failed = False
-        if len(group) == 1 and engine is self.engine:
+        lent = engine is self.wide
+        if len(group) == 1 and not lent:
             self.cost.observe(int(lengths[0]), work)
         if lane.tier is self._fast:
             self._learn_pace(ended - started, work)
         self._release(lengths)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
         tokens = tuple(int(n) for n in lengths)
-        self._observe(Run(tokens, ended - started, waits, lent=engine is not self.engine))
+        self._observe(Run(tokens, ended - started, waits, lent))
         for piece, value, wait in zip(group, values, waits, strict=True):
             piece.future.set_result(Done(value, wait, ended - started))
 
     def _engine_for(self, lane: Lane, work: float) -> Engine:
-        """The engine, or the wide one for a long document that is alone, or is about to be."""
+        """The lane's, or the wide one for a long document that is alone, or is about to be."""
         long, fast = self._long, self._fast
         if self.wide is None or lane.tier is not long:
-            return self.engine
+            return lane.engine
         soon = time.monotonic() + _SOON * work
         with self._lock:
             others = [other for other in long.lanes if other.busy and other is not lane]
             lasting = sum(other.busy and other.until > soon for other in fast.lanes)
             alone = long.jobs == 1 + len(others) and all(other.until <= soon for other in others)
-            lends = alone and 2 * (1 + lasting) <= self.policy.lanes
-        return self.wide if lends else self.engine
+            idle = fast.backlog <= _SOON * work * self.policy.lanes
+            lends = alone and idle and 2 * (1 + lasting) <= self.policy.lanes
+        return self.wide if lends else lane.engine
 
     def _learn_pace(self, seconds: float, work: float) -> None:
         with self._lock:

@@ -73,7 +73,7 @@ class Settings:
         0.1, "predicted work from which a document is long", low=0, high=3600
     )
     long_nice: int = _setting(
-        10, "by how much the long lanes' thread priority is lowered", low=0, high=19
+        16, "by how much the long lanes' thread priority is lowered", low=0, high=19
     )
     long_wait_seconds: float = _setting(
         0.3,

@@ -66,9 +66,10 @@ class Service:
         self._running = running
         self.when_ready()
         try:
+            running.scheduler.separate_lanes()
             running.lend_cores()
         except LongdocError as error:  # all else works without it
-            log.warning("idle cores are not lent to long documents: %s", error)
+            log.warning("lanes share what they run on, and no core is lent: %s", error)
 
     @property
     def running(self) -> Running:

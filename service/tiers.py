@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from service.engines.base import Engine
 from service.jobs import Job, JobQueue
 from service.policy import Policy
 
@@ -14,8 +15,10 @@ _SLACK = 64  # entries of a queue that nobody waits for any more
 class Lane:
     """A thread of a tier: how far below the others it stands, where it runs, what it does."""
 
-    def __init__(self, tier: Tier, nice: int, core: int | None, lock: threading.Lock) -> None:
-        self.tier, self.nice, self.core = tier, nice, core
+    def __init__(
+        self, tier: Tier, nice: int, core: int | None, engine: Engine, lock: threading.Lock
+    ) -> None:
+        self.tier, self.nice, self.core, self.engine = tier, nice, core, engine
         self.alarm = threading.Condition(lock)
         self.waits = False  # for work, and nobody has called it
         self.busy = False  # running something

@@ -70,6 +70,10 @@ class Engine(ABC):
         del threads
         return None
 
+    def doubled(self) -> Engine | None:
+        """The same network in memory of its own; None where one serves all threads as well."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Give back memory and threads; the engine is not used afterwards."""

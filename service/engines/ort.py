@@ -35,7 +35,8 @@ _FATAL = 4  # whatever goes wrong is raised; the library need not also print it
 class OnnxRuntimeEngine(Engine):
     """One session, shared by all threads that call `run`.
 
-    `device` is cpu or cuda; a session that in truth uses another one is refused.
+    `device` is cpu or cuda; a session that in truth uses another one is refused. On a CPU, all
+    sessions take memory from one arena but those with an arena of their own (`own_memory`).
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class OnnxRuntimeEngine(Engine):
         precision: str,
         threads: int,
         reason: str,
+        own_memory: bool = False,
     ) -> None:
         self._graph, self._config = graph, config
-        self._session = _open_session(graph, CUDA if device == "cuda" else CPU, threads)
+        place = CUDA if device == "cuda" else CPU
+        self._session = _open_session(graph, place, threads, own_memory=own_memory)
         provider = str(self._session.get_providers()[0])
         if device == "cuda" and provider != CUDA:
             raise EngineError(f"ONNX Runtime could not start CUDA and fell back; {INSTALL_CUDA}")
@@ -67,7 +70,18 @@ class OnnxRuntimeEngine(Engine):
         return Output(outputs[0], outputs[1] if contributions else None)
 
     def widened(self, threads: int) -> Engine | None:
-        """Another session of the same graph; on a CPU, all sessions take memory from one arena."""
+        """Another session of the same graph, which takes memory from the same arena."""
+        return self._again(threads, own_memory=False)
+
+    def doubled(self) -> Engine | None:
+        """Another session of the same graph, with an arena of its own.
+
+        An arena is locked at each of the hundreds of times that a run asks it for memory: two
+        threads with short documents spend up to a third of their time on that.
+        """
+        return self._again(self.info.threads, own_memory=True)
+
+    def _again(self, threads: int, *, own_memory: bool) -> Engine | None:
         info = self.info
         if info.device != "cpu":
             return None
@@ -78,6 +92,7 @@ class OnnxRuntimeEngine(Engine):
             precision=info.precision,
             threads=threads,
             reason=info.reason,
+            own_memory=own_memory,
         )
 
     def close(self) -> None:
@@ -99,14 +114,16 @@ def run_bound(
     return outputs
 
 
-def _open_session(graph: Path, provider: str, threads: int) -> ort.InferenceSession:
+def _open_session(
+    graph: Path, provider: str, threads: int, *, own_memory: bool
+) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = _FATAL
     options.enable_mem_pattern = False  # patterns are kept per shape, and every length is one
-    if provider == CPU:
+    if provider == CPU and not own_memory:
         _open_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
     providers = [provider] if provider == CPU else [provider, CPU]

@@ -98,6 +98,21 @@ def test_who_will_soon_be_alone_counts_as_alone() -> None:
     assert wide.runs == [[600]]
 
 
+def test_no_core_is_lent_while_short_documents_queue() -> None:
+    engine, wide = GatedEngine(), WideEngine()
+    with running(engine, POLICY) as scheduler:
+        for _ in range(40):  # each soon over, all together not within a quarter of its work
+            scheduler.submit(piece(10))
+        wait_until(lambda: len(engine.runs) == 2)
+        scheduler.wide = wide
+        long_one = piece(600)
+        scheduler.submit(long_one)
+        wait_until(lambda: [600] in engine.runs)
+        engine.gate.set()
+        long_one.future.result(10)
+    assert wide.runs == []
+
+
 def test_what_is_lent_teaches_the_cost_model_nothing() -> None:
     with running(FakeEngine(), POLICY) as scheduler:
         scheduler.wide = WideEngine()
