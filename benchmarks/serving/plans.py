@@ -15,7 +15,8 @@ class Plan:
     mixed_documents      sent in each
     open_rounds          of short behind long
     open_seconds         each
-    overload_seconds     five times capacity
+    overload_rounds      floods
+    overload_seconds     each, at five times capacity
     starts               cold starts
     """
 
@@ -25,11 +26,12 @@ class Plan:
     mixed_documents: int
     open_rounds: int
     open_seconds: float
+    overload_rounds: int
     overload_seconds: float
     starts: int
 
 
 #: Shows that all works.
-QUICK = Plan(2, 120, 1, 120, 1, 8, 8, 2)
-#: Gives the figures; meant for twenty minutes on two cores.
-FULL = Plan(6, 1000, 6, 800, 5, 30, 60, 8)
+QUICK = Plan(2, 120, 1, 120, 1, 8, 1, 8, 2)
+#: Gives the figures; meant for half an hour on two cores.
+FULL = Plan(6, 1000, 6, 800, 5, 30, 3, 60, 8)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from benchmarks.quiet import MOST_STOLEN
 from benchmarks.serving.servers import BATCHING, OURS, PLAIN
 
 
@@ -16,7 +19,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         f"Measured on {machine['cpu']}, {machine['cores']} cores, with "
         f"ONNX Runtime {machine['onnxruntime']}, bundle `{result['bundle']}`, on {result['date']}, "
         f"plan `{result['plan_name']}`. Made from `{result['file']}` by "
-        "`python -m benchmarks.serving report`.\n"
+        "`python -m benchmarks.serving report`.\n\n" + _quiet(result["measures"]) + "\n"
     ]
     makers = {
         "overhead": _overhead,
@@ -29,6 +32,26 @@ def markdown(result: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def _quiet(measures: Mapping[str, Any]) -> str:
+    """How far others disturbed what is shown."""
+    stolen, again = _noted(measures, "stolen"), _noted(measures, "again")
+    return (
+        f"Whatever was measured while the host gave others more than {MOST_STOLEN:.0%} of the cores' "
+        f"time was measured again, {sum(again)} times in all; of what is shown, they took "
+        f"{float(np.mean(stolen or [0])):.1%} on average and {max(stolen, default=0):.1%} at most."
+    )
+
+
+def _noted(found: Any, name: str) -> list[float]:
+    """All values of a name, however deep."""
+    if isinstance(found, Mapping):
+        here = [found[name]] if name in found else []
+        return here + [value for inner in found.values() for value in _noted(inner, name)]
+    if isinstance(found, list):
+        return [value for inner in found for value in _noted(inner, name)]
+    return []
+
+
 def _overhead(figures: Mapping[str, Any]) -> str:
     rows = [
         f"| {length} | {case['bare']:.1f} | {case['best_schedule']} | {case['served']:.1f} "
@@ -39,7 +62,8 @@ def _overhead(figures: Mapping[str, Any]) -> str:
     return _table(
         "Overhead",
         "Documents per second through HTTP (32 clients) against the bare engine in a loop: text "
-        "to logits, one thread a core, longest first, the same texts and tokenizer, each alone or "
+        "to logits, a thread with a session of its own on each core, longest first, the same texts "
+        "and tokenizer, each alone or "
         "the short ones in groups, whichever is faster. Both take turns, the bare engine before "
         "and after the service; all figures are medians, and the spread is that of the rounds.",
         "tokens | bare engine | its runs | served | share | spread | at least 90%",
@@ -96,13 +120,17 @@ def _short_behind_long(figures: Mapping[str, Any]) -> str:
 
 def _overload(figures: Mapping[str, Any]) -> str:
     statuses = ", ".join(f"{count:,} × {status}" for status, count in figures["statuses"].items())
-    refusal = figures["refusal_seconds_p50"]
+    goodput, in_tokens = (
+        f"{figures[name]:.1%} ({min(figures['ratios'][name]):.1%} to "
+        f"{max(figures['ratios'][name]):.1%})"
+        for name in ("goodput_over_peak", "token_goodput_over_peak")
+    )
     rows = [
         f"| offered | {figures['offered_per_second']:.0f} a second, five times the peak |",
-        f"| goodput | {figures['goodput_over_peak']:.1%} of the peak (at least 90%); counted in "
-        f"tokens {figures['token_goodput_over_peak']:.1%} |",
+        f"| goodput | {goodput} of the peak, at least 90%: "
+        f"{_verdict(figures['goodput_over_peak'] >= 0.9)}; counted in tokens {in_tokens} |",
         f"| answers | {statuses} |",
-        f"| a refusal, median | {_ms(refusal) if refusal is not None else 'none'} (below 50 ms) |",
+        f"| a refusal, median | {_ms(figures['refusal_seconds_p50'])} (below 50 ms) |",
         f"| cores used | {_cores(figures['cores'])} |",
         f"| peak memory | {figures['peak_bytes'] / 2**20:,.0f} MiB |",
         f"| normal again after | {figures['recovered_after_seconds']:.1f} s (at most 5) |",
@@ -110,7 +138,8 @@ def _overload(figures: Mapping[str, Any]) -> str:
     text = (
         "Five times capacity, on schedule, by a load generator on the same cores. The peak is the "
         "mean of what 16 clients got just before and just after. Normal again: from then on at "
-        "most one short document in twenty took more than twice what 95% took before."
+        "most one short document in twenty took more than twice what 95% took before. "
+        f"{_rounds(figures)}: shares are medians, with their spread; of the rest the worst."
     )
     return _table("Overload", text, "what | measured", rows)
 
@@ -147,6 +176,11 @@ def _goals(figures: Mapping[str, Any], goals: list[tuple[str, str, float, bool]]
 
 def _verdict(reached: bool) -> str:
     return "reached" if reached else "missed"
+
+
+def _rounds(figures: Mapping[str, Any]) -> str:
+    count = len(figures["rounds"])
+    return f"{count} rounds" if count > 1 else "One round"
 
 
 def _over_rounds(figures: Mapping[str, Any], kind: str, name: str) -> float:

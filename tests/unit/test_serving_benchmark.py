@@ -131,6 +131,7 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
                         "bare": 100.0,
                         "best_schedule": "alone",
                         "served": 95.0,
+                        "rounds": [{"stolen": 0.01, "again": 2}, {"stolen": 0.02, "again": 1}],
                         "ratios": [0.91, 0.95, 0.99],
                         "ratio": 0.95,
                     }
@@ -147,6 +148,11 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
                     **behind,
                 },
                 "overload": {
+                    "rounds": [{}, {}],
+                    "ratios": {
+                        "goodput_over_peak": [0.89, 1.01],
+                        "token_goodput_over_peak": [0.93, 0.93],
+                    },
                     "offered_per_second": 500.0,
                     "goodput_over_peak": 0.95,
                     "token_goodput_over_peak": 0.93,
@@ -166,6 +172,8 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
         "p99 of short ones over plain, at most 0.5: 0.40 (0.30 to 0.40), reached",
         "service 1.80, load generator 0.10, other programs 0.00",
         "10 × 200, 40 × 429",
+        "95.0% (89.0% to 101.0%) of the peak, at least 90%: reached",
+        "measured again, 3 times in all; of what is shown, they took 1.5% on average and 2.0% at",
         "| 1.50 s | 2.00 s | 2 |",
     ):
         assert words in page
