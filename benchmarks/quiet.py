@@ -30,10 +30,19 @@ class Taken(Generic[T]):
     tries: int
 
 
-def undisturbed(measure: Callable[[], T], tries: int = TRIES, stat: Path = _STAT) -> Taken[T]:
-    """Measure until hardly anything was stolen; of so many tries the least disturbed one."""
+def undisturbed(
+    measure: Callable[[], T],
+    tries: int = TRIES,
+    *,
+    can_again: Callable[[], bool] = lambda: True,
+    stat: Path = _STAT,
+) -> Taken[T]:
+    """Measure until hardly anything was stolen; of so many tries the least disturbed one.
+
+    Before each try but the first `can_again` is asked whether there may be another.
+    """
     found: list[tuple[float, T]] = []
-    while len(found) < tries and (not found or found[-1][0] > MOST_STOLEN):
+    while not found or (found[-1][0] > MOST_STOLEN and len(found) < tries and can_again()):
         before = _ticks(stat)
         value = measure()
         spent = [now - then for now, then in zip(_ticks(stat), before, strict=True)]

@@ -36,8 +36,8 @@ def _quiet(measures: Mapping[str, Any]) -> str:
     """How far others disturbed what is shown."""
     stolen, again = _noted(measures, "stolen"), _noted(measures, "again")
     return (
-        f"Whatever was measured while the host gave others more than {MOST_STOLEN:.0%} of the cores' "
-        f"time was measured again, {sum(again)} times in all; of what is shown, they took "
+        f"Whatever was measured while the host gave others more than {MOST_STOLEN:.0%} of the "
+        f"cores' time was measured again, {sum(again)} times in all; of what is shown, they took "
         f"{float(np.mean(stolen or [0])):.1%} on average and {max(stolen, default=0):.1%} at most."
     )
 

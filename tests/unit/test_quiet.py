@@ -46,6 +46,12 @@ def test_the_least_disturbed_try_counts(
     assert taken.stolen == pytest.approx(kept / 100)
 
 
+def test_what_cannot_be_measured_again_is_not(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    taken = undisturbed(machine(stat, [20, 0]), can_again=lambda: False, stat=stat)
+    assert (taken.value, taken.tries) == (20, 1)
+
+
 def test_a_system_that_does_not_tell_is_measured_once(tmp_path: Path) -> None:
     taken = undisturbed(lambda: "value", stat=tmp_path / "missing")
     assert (taken.value, taken.stolen, taken.tries) == ("value", 0.0, 1)
