@@ -35,13 +35,16 @@ class Door:
                 raise Unauthorized
         self.service.check_draining()
         if method == "POST" and path.endswith(_WORK_PATHS):
-            running = self.service.running
-            running.scheduler.refuse_if_full(self._most_work(headers))
+            admission = self.service.running.scheduler.admission
+            if admission.crowded:
+                admission.refuse_if_full(self._most_work(headers))
 
     def is_full(self, headers: Headers) -> bool:
         """Whether the queue has no room for what such a head announces; costs next to nothing."""
         scheduler = self.service.scheduler
-        return scheduler is not None and scheduler.is_full(self._most_work(headers))
+        if scheduler is None or not scheduler.admission.crowded:
+            return False
+        return scheduler.admission.is_full(self._most_work(headers))
 
     def _most_work(self, headers: Headers) -> float:
         """Predicted work of the heaviest document that the body can hold."""

@@ -160,13 +160,13 @@ class Pipeline:
             )
         heaviest = max(estimate.seconds for estimate in estimates)
         lanes = self.scheduler.policy.lanes
-        wait = self.scheduler.expected_wait(heaviest)
+        wait = self.scheduler.admission.expected_wait(heaviest)
         spread = sum(estimate.seconds for estimate in estimates) / lanes
         per_window = max(e.seconds / e.windows for e in estimates)
         return EstimateResponse(
             estimates=estimates,
             queue_seconds=wait,
-            latency_seconds=wait + self.scheduler.slowdown * max(spread, per_window),
+            latency_seconds=wait + self.scheduler.admission.slowdown * max(spread, per_window),
             would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
         )
 
@@ -179,7 +179,7 @@ class Pipeline:
 
     def _admit(self, works: Sequence[float], options: Options) -> None:
         """Refuse what there is no room or no time for."""
-        self.scheduler.admit(max(works), options.timeout)
+        self.scheduler.admission.admit(max(works), options.timeout)
         if self._promised and len(works) > 1:
             finish = (self._promised + sum(works)) / self.scheduler.policy.lanes
             if finish > options.timeout:

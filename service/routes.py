@@ -141,7 +141,7 @@ async def info(request: Request) -> dict[str, Any]:
             "fast": policy.lanes,
             "long": policy.long_lanes,
             "long_from_seconds": policy.long_work,
-            "long_from_tokens": _whole(running.scheduler.long_tokens),
+            "long_from_tokens": _whole(running.scheduler.admission.long_tokens),
             "long_niceness": policy.long_nice,
             "lent_threads": running.scheduler.lent_threads,
             "group_below_tokens": policy.group_below,

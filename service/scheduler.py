@@ -8,14 +8,12 @@ for too long gets its turn: half of the fast lanes rest until it is done. One th
 about to be, is lent the idle cores. Where threads have no priority, fewer lanes take long
 documents, so that one stays free for short ones.
 
-Within a tier, the shortest expected work goes first (`jobs.JobQueue`). Admission looks at
-predicted seconds of work, not at a number of requests.
+Within a tier, the shortest expected work goes first (`jobs.JobQueue`).
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 import time
 from collections import Counter
@@ -25,17 +23,16 @@ from typing import Any
 
 import numpy as np
 
+from service.admission import Admission
 from service.cores import lower_priority, stay_on_core
 from service.cost import CostModel
 from service.engines.base import Engine
-from service.errors import Overloaded
 from service.jobs import Job, Piece, Step
 from service.policy import Policy
 from service.tiers import Lane, Tier
 
 _SCAN = 64  # waiting jobs looked at for company
 _SOON = 0.25  # share of a document's work: what else runs and ends within it does not count
-_FORGET = 0.95  # weight of what was before, at each new run
 
 
 @dataclass(frozen=True)
@@ -72,15 +69,12 @@ class Scheduler:
         self.engine, self.cost, self.policy = engine, cost, policy
         self.wide: Engine | None = None  # the same with a thread a lane, for who is alone
         self._work_clock, self._observe = work_clock, observe
-        # The border between the tiers is a length, found once: predictions change with every fit,
-        # and equal documents in both tiers at once would take the cores' caches from each other.
-        self.long_tokens = cost.tokens(policy.long_work)
         self._lock = threading.Lock()
         self._fast, self._long = Tier(policy), Tier(policy)
+        self.admission = Admission(cost, policy, self._fast, self._long)
         self._announced: dict[Step, Tier] = {}  # where the piece behind each step will go
         self._tokens_running = 0
         self._short_of_tokens = False  # whether a lane waits for others' tokens
-        self._recent_seconds = self._recent_work = 1e-3  # of the fast lanes' last runs
         self._closed = False
         self._last_run_failed = False
         self._at_work: Counter[int | None] = Counter()  # lanes that run something, by core
@@ -98,54 +92,6 @@ class Scheduler:
             thread.start()
 
     # What callers ask and do.
-
-    def is_long(self, work: float) -> bool:
-        """Whether a document of so much predicted work goes to the long lanes."""
-        tokens, policy = self.long_tokens, self.policy
-        border = policy.long_work if math.isinf(tokens) else self.cost.seconds(tokens)
-        return policy.long_lanes > 0 and work >= border
-
-    def expected_wait(self, work: float) -> float:
-        """Predicted seconds until a document of so much work would start.
-
-        Short documents wait for short ones only. Long ones wait for the long ones before them,
-        while short ones leave them no more than their share of the cores.
-        """
-        fast, long = self._fast.backlog, self._long.backlog
-        if not self.is_long(work):
-            return self.slowdown * fast / self.policy.lanes
-        taken_by_short = min(fast, long * (1 / self.policy.long_share - 1))
-        return self.slowdown * (long + taken_by_short) / self.policy.long_lanes
-
-    @property
-    def slowdown(self) -> float:
-        """How many seconds a fast lane lately needed for a second of work.
-
-        More than one where other programs, or the limits of a container, take their part.
-        """
-        return max(1.0, self._recent_seconds / self._recent_work)
-
-    def admit(self, work: float, patience: float) -> None:
-        """Refuse a request that the queue is too full for, or that would wait past its time."""
-        wait = self.expected_wait(work)
-        if wait > self.policy.queue_seconds:
-            raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
-        if wait > patience:
-            raise Overloaded(retry_after=wait - patience)
-
-    def is_full(self, most_work: float) -> bool:
-        """Whether there is no room for a document of at most so much work, short or long."""
-        return self._least_wait(most_work) > self.policy.queue_seconds
-
-    def refuse_if_full(self, most_work: float) -> None:
-        """Refuse, before any work on it, what there is no room for."""
-        if self.is_full(most_work):
-            wait = self._least_wait(most_work)
-            raise Overloaded(retry_after=wait - self.policy.queue_seconds / 2)
-
-    def _least_wait(self, most_work: float) -> float:
-        wait = self.expected_wait(0.0)
-        return min(wait, self.expected_wait(most_work)) if self.is_long(most_work) else wait
 
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `Done` or an error."""
@@ -367,7 +313,8 @@ class Scheduler:
         if len(group) == 1 and not lent:
             self.cost.observe(int(lengths[0]), work)
         if lane.tier is self._fast:
-            self._learn_pace(ended - started, work)
+            with self._lock:
+                self.admission.learn_pace(ended - started, work)
         self._release(lengths)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
         tokens = tuple(int(n) for n in lengths)
@@ -389,11 +336,6 @@ class Scheduler:
             lends = alone and idle and 2 * (1 + lasting) <= self.policy.lanes
         return self.wide if lends else lane.engine
 
-    def _learn_pace(self, seconds: float, work: float) -> None:
-        with self._lock:
-            self._recent_seconds = _FORGET * self._recent_seconds + seconds
-            self._recent_work = _FORGET * self._recent_work + max(work, 1e-6)
-
     def _release(self, lengths: np.ndarray) -> None:
         with self._lock:
             self._tokens_running -= int(lengths.sum())
@@ -402,7 +344,7 @@ class Scheduler:
                 self._wake_all()
 
     def _tier(self, work: float) -> Tier:
-        return self._long if self.is_long(work) else self._fast
+        return self._long if self.admission.is_long(work) else self._fast
 
     def _settle(self, tier: Tier, job: Job) -> None:
         with self._lock:

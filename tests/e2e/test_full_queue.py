@@ -48,7 +48,7 @@ def full_queue(headers: dict[str, str] | None = None, **settings: Any) -> Iterat
         with ThreadPoolExecutor(20) as pool:
             try:
                 asked = []
-                while not engine.runs or not scheduler.is_full(0.0):
+                while not engine.runs or not scheduler.admission.is_full(0.0):
                     asked.append(
                         pool.submit(served.post, "/classify", json={"input": TEXT}, headers=headers)
                     )

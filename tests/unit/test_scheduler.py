@@ -401,5 +401,5 @@ def test_the_border_between_short_and_long_is_a_length_whatever_is_predicted() -
         for _ in range(300):
             scheduler.cost.observe(1000, 3 * 1000 * SECONDS_A_TOKEN)
         assert scheduler.cost.seconds(999) > 2 * ONE_LANE.long_work
-        assert not scheduler.is_long(scheduler.cost.seconds(999))
-        assert scheduler.is_long(scheduler.cost.seconds(1001))
+        assert not scheduler.admission.is_long(scheduler.cost.seconds(999))
+        assert scheduler.admission.is_long(scheduler.cost.seconds(1001))
