@@ -124,7 +124,7 @@ def test_the_report_shows_every_measure_and_its_goals() -> None:
             "date": "2026-01-01",
             "plan_name": "full",
             "file": "result.json",
-            "environment": {"cpu": "a processor", "cores": 2, "onnxruntime": "1"},
+            "environment": {"cpu": "a processor", "cores": 2, "python": "3", "onnxruntime": "1"},
             "measures": {
                 "overhead": {
                     "512": {
