@@ -17,7 +17,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     parts = [
         "# What the service measures\n\n"
         f"Measured on {machine['cpu']}, {machine['cores']} cores, with "
-        f"Python {machine['python']} and ONNX Runtime {machine['onnxruntime']}, bundle `{result['bundle']}`, on {result['date']}, "
+        f"Python {machine['python']} and ONNX Runtime {machine['onnxruntime']}, "
+        f"bundle `{result['bundle']}`, on {result['date']}, "
         f"plan `{result['plan_name']}`. Made from `{result['file']}` by "
         "`python -m benchmarks.serving report`.\n\n" + _quiet(result["measures"]) + "\n"
     ]
