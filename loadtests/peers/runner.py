@@ -28,7 +28,7 @@ from loadtests.peers.tuning import best_settings
 from loadtests.peers.watch import Watch
 from loadtests.peers.workload import TITLES, Load, Plan, Workload
 
-_TRIES = 3  # of a load during which the host gave the cores to others
+_TRIES = 2  # of a load during which the host gave the cores to others
 _PACKAGES = ("onnxruntime", "tokenizers", "numpy", "uvicorn", "fastapi")
 
 
