@@ -139,8 +139,16 @@ class JobQueue:
         job.taken = True
 
     def waiting(self) -> Iterator[Job]:
-        """Jobs that still wait, those that go first among the first, in no strict order."""
+        """All jobs that still wait, in no strict order."""
         return (job for _, _, job in self._shortest_first if not _gone(job))
+
+    def next_ones(self, count: int) -> list[Job]:
+        """Up to so many of the jobs that go first, in order; from a long queue some are missing.
+
+        The beginning of a heap holds most of its smallest entries.
+        """
+        nearest = sorted(self._shortest_first[: 2 * count])
+        return [job for _, _, job in nearest if not _gone(job)][:count]
 
     def sweep(self) -> None:
         """Forget what is gone, so that callers who come and leave cannot fill the memory."""

@@ -248,7 +248,7 @@ class Scheduler:
             return [head]
         waiting = [
             job
-            for job in itertools.islice(tier.queue.waiting(), _SCAN)
+            for job in tier.queue.next_ones(_SCAN)
             if isinstance(job, Piece)
             and job is not head
             and job.contributions == head.contributions

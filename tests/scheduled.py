@@ -66,6 +66,19 @@ def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float
     )
 
 
+def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
+    """Occupy the lane for long, queue the pieces, let go; the lengths in the order they ran."""
+    first = piece(900)
+    scheduler.submit(first)
+    wait_until(lambda: len(engine.runs) == 1)
+    for job in waiting:
+        scheduler.submit(job)
+    engine.gate.set()
+    for job in waiting:
+        job.future.result(10)
+    return [run[0] for run in engine.runs[1:]]
+
+
 def wait_until(true: Callable[[], bool]) -> None:
     """Wait for another thread to get there."""
     deadline = time.monotonic() + 10

@@ -14,29 +14,17 @@ import pytest
 
 from service.cores import own_cores
 from service.engines.fake import FakeEngine
-from service.jobs import Piece, Step, Ticket
-from service.scheduler import Done, Run, Scheduler
+from service.jobs import Step, Ticket
+from service.scheduler import Done
 from tests.scheduled import (
     ONE_LANE,
     SECONDS_A_TOKEN,
     GatedEngine,
+    finish_in_order,
     piece,
     running,
     wait_until,
 )
-
-
-def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
-    """Occupy the lane for long, queue the pieces, let go; the lengths in the order they ran."""
-    first = piece(900)
-    scheduler.submit(first)
-    wait_until(lambda: len(engine.runs) == 1)
-    for job in waiting:
-        scheduler.submit(job)
-    engine.gate.set()
-    for job in waiting:
-        job.future.result(10)
-    return [run[0] for run in engine.runs[1:]]
 
 
 def test_a_piece_gets_its_own_answer() -> None:
@@ -203,51 +191,6 @@ def test_equal_documents_keep_their_order_whatever_is_predicted_of_them() -> Non
         engine.gate.set()
         wait_until(lambda: len(order) == 3)
     assert order == [0.0, 1.0, 2.0]
-
-
-def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, group_below=200, group_size=3, group_tokens=310, group_padding=0.1)
-    seen: list[Run] = []
-    lengths = [100, 101, 102, 103, 30, 31, 250, 180, 178]
-    with running(engine, policy, seen.append) as scheduler:
-        finish_in_order(engine, scheduler, [piece(n) for n in lengths])
-    groups = [sorted(run) for run in engine.runs[1:]]
-    assert groups[0] == [30, 31]
-    assert len(groups[1]) == 3
-    assert sorted(groups[1] + groups[2]) == [100, 101, 102, 103]
-    assert groups[3:] == [[178], [180], [250]]
-    assert [list(run.tokens) for run in seen] == engine.runs
-
-
-def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, group_below=200)
-    jobs = [piece(n) for n in (30, 31)]
-    with running(engine, policy) as scheduler:
-        finish_in_order(engine, scheduler, jobs)
-    assert engine.runs[1:] == [[30, 31]]
-    for job in jobs:
-        alone = FakeEngine().run(job.ids[None], np.array([job.tokens])).logits[0]
-        np.testing.assert_allclose(job.future.result().value[0], alone, atol=1e-6)
-
-
-def test_a_group_leaves_the_other_lanes_their_share() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, lanes=2, group_below=200)
-    with running(engine, policy) as scheduler:
-        occupying = [piece(199), piece(100)]
-        for job in occupying:
-            scheduler.submit(job)
-        wait_until(lambda: len(engine.runs) == 2)
-        jobs = [piece(30) for _ in range(5)]
-        for job in jobs:
-            scheduler.submit(job)
-        engine.gate.set()
-        for job in jobs:
-            job.future.result(10)
-    assert engine.runs[2] == [30, 30, 30]
-    assert sum(len(run) for run in engine.runs[2:]) == 5
 
 
 def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:

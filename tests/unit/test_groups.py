@@ -1,0 +1,69 @@
+"""Which waiting documents share a run."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+
+from service.engines.fake import FakeEngine
+from service.jobs import JobQueue
+from service.scheduler import Run
+from tests.scheduled import ONE_LANE, GatedEngine, finish_in_order, piece, running, wait_until
+
+
+def test_company_is_looked_for_in_the_order_of_the_queue() -> None:
+    queue = JobQueue(overtake=4.0, list_delay=4.0, bulk_yield=5.0)
+    jobs = [piece(100, arrival=float(n)) for n in range(30)]
+    for job in random.Random(1).sample(jobs, len(jobs)):
+        queue.push(job)
+    queue.take(jobs[3])
+    jobs[5].future.cancel()
+    found = [job.ticket.arrival for job in queue.next_ones(16)]
+    assert found == [n for n in range(18) if n not in (3, 5)]
+
+
+def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, group_below=200, group_size=3, group_tokens=310, group_padding=0.1)
+    seen: list[Run] = []
+    lengths = [100, 101, 102, 103, 30, 31, 250, 180, 178]
+    with running(engine, policy, seen.append) as scheduler:
+        finish_in_order(engine, scheduler, [piece(n) for n in lengths])
+    groups = [sorted(run) for run in engine.runs[1:]]
+    assert groups[0] == [30, 31]
+    assert len(groups[1]) == 3
+    assert sorted(groups[1] + groups[2]) == [100, 101, 102, 103]
+    assert groups[3:] == [[178], [180], [250]]
+    assert [list(run.tokens) for run in seen] == engine.runs
+
+
+def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, group_below=200)
+    jobs = [piece(n) for n in (30, 31)]
+    with running(engine, policy) as scheduler:
+        finish_in_order(engine, scheduler, jobs)
+    assert engine.runs[1:] == [[30, 31]]
+    for job in jobs:
+        alone = FakeEngine().run(job.ids[None], np.array([job.tokens])).logits[0]
+        np.testing.assert_allclose(job.future.result().value[0], alone, atol=1e-6)
+
+
+def test_a_group_leaves_the_other_lanes_their_share() -> None:
+    engine = GatedEngine()
+    policy = replace(ONE_LANE, lanes=2, group_below=200)
+    with running(engine, policy) as scheduler:
+        occupying = [piece(199), piece(100)]
+        for job in occupying:
+            scheduler.submit(job)
+        wait_until(lambda: len(engine.runs) == 2)
+        jobs = [piece(30) for _ in range(5)]
+        for job in jobs:
+            scheduler.submit(job)
+        engine.gate.set()
+        for job in jobs:
+            job.future.result(10)
+    assert engine.runs[2] == [30, 30, 30]
+    assert sum(len(run) for run in engine.runs[2:]) == 5
