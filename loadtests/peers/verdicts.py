@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 
 from loadtests.peers.figures import COLUMNS, Results
 from loadtests.peers.registry import LIMIT, OURS, SERVERS
@@ -49,7 +50,6 @@ def goals(results: Results) -> list[str]:
     lines = []
     mine = _middle(results, OURS, "mixed", "documents/s")
     batching = _best(results, _BATCHING, "mixed", "documents/s")
-    limit = _middle(results, LIMIT, "mixed", "documents/s")
     short = _middle(results, OURS, "behind", "p99 of short")
     peers = tuple(name for name in _NAMES if name != OURS)
     best_short = _best(results, peers, "behind", "p99 of short")
@@ -57,7 +57,6 @@ def goals(results: Results) -> list[str]:
     best_memory = _best(results, peers, "behind", "memory")
     aims = (
         ("(b) documents/s over the best batching peer's, at least 2", mine, batching, 2.0, True),
-        ("(b) documents/s over the limit, at least 0.9", mine, limit, 0.9, True),
         ("(c) p99 of short over the best peer's, at most 0.5", short, best_short, 0.5, False),
         ("(c) memory over the smallest peer's, below 1", memory, best_memory, 1.0, False),
     )
@@ -67,8 +66,29 @@ def goals(results: Results) -> list[str]:
             continue
         ratio = _ratio(value, other)
         reached = ratio >= bound if upward else ratio <= bound
-        lines.append(f"{text}: {ratio:.2f}, {'reached' if reached else 'missed'}")
+        lines.append(f"{text}: {ratio:.2f}, {_verdict(reached)}")
+    lines.insert(1, _over_limit(results))
     return lines
+
+
+def _over_limit(results: Results) -> str:
+    """How near ours comes to the limit: the median of the rounds' ratios, with their range.
+
+    A machine's speed drifts from round to round, which the ratio of two medians would not show.
+    """
+    text = "(b) documents/s over the limit, at least 0.9"
+    ours, limit = results.row(OURS, "mixed"), results.row(LIMIT, "mixed")
+    if ours is None or limit is None or ours.failure:
+        return f"{text}: not measured"
+    both = zip(ours.cells["documents/s"].values, limit.cells["documents/s"].values, strict=False)
+    ratios = [_ratio(mine, most) for mine, most in both]
+    middle = median(ratios)
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return f"{text}: {middle:.2f} ({spread}), {_verdict(middle >= 0.9)}"
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "missed"
 
 
 def _others(results: Results, load: str, column: str) -> dict[str, float]:
