@@ -10,12 +10,14 @@ import asyncio
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.door import CLASSIFY_PATH, Door, Headers
 from service.errors import Overloaded, ServiceError
+from service.plain_requests import Exchange, PlainRequests
 from service.problems import problem_response
 from service.records import UNMATCHED, begin_record, note_end
 from service.state import Service
@@ -32,47 +34,77 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
     """What speaks HTTP on each connection to this service."""
     door, seconds = Door(service), service.settings.body_seconds
 
-    class Connection(HttpToolsProtocol):
-        """Closes when a request head is too large or takes too long; refuses when full."""
+    plain = PlainRequests(service)
 
-        _head_timer: asyncio.TimerHandle | None = None
+    class Connection(HttpToolsProtocol):
+        """Closes when a request head is too large or takes too long; refuses when full.
+
+        Answers plain requests itself: uvicorn hears of them only when they turn out not to be so.
+        """
+
+        _timer: asyncio.TimerHandle | None = None  # for a head, or for a refused body
+        _in_head = True
         _head_bytes = 0
         _refused = False  # whether what now arrives is a refused request's body
+        _parts: list[bytes] | None = None  # of the body of a request that seems plain
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(cast("asyncio.Transport", _Gathering(transport, self.loop)))
-            self._expect_head()
+            super().connection_made(transport)
+            self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
+            if isinstance(self.cycle, Exchange):
+                self.cycle.leave()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
             self._head_bytes += len(data)
             super().data_received(data)
-            expects_head = self._head_timer is not None and not self._refused
-            if expects_head and self._head_bytes > _MOST_HEAD_BYTES:
+            if self._parts is not None and not self.transport.is_closing():
+                self._hand_over()
+            if self._in_head and self._head_bytes > _MOST_HEAD_BYTES:
                 self.transport.write(_TOO_MUCH_HEAD)
                 self.transport.close()
+            elif (self._in_head or self._refused) and self._timer is None:
+                self._start_timer()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._expect_head()
+            self._stop_timer()
+            self._in_head, self._head_bytes = True, 0
 
         def on_headers_complete(self) -> None:
-            refusal = self._refusal()
-            if refusal is not None:
-                self._refused = True  # the timer runs on, for the body
-                self.transport.write(refusal)
-                return
+            self._in_head = False
             self._stop_timer()
+            if self.cycle is None or self.cycle.response_complete:  # else that is answered first
+                method, headers = self.parser.get_method(), dict(self.headers)
+                refusal = self._refusal(method, headers)
+                if refusal is not None:
+                    self._refused = True
+                    self.transport.write(refusal)
+                    return
+                if plain.takes(method, self.url, headers) and self.parser.should_keep_alive():
+                    self._parts = []
+                    return
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
-            if not self._refused:
+            if self._parts is not None:
+                self._parts.append(body)
+            elif not self._refused:
                 super().on_body(body)
 
         def on_message_complete(self) -> None:
+            if self._parts is not None:
+                body = b"".join(self._parts)
+                exchange = plain.begin(dict(self.headers), body, self.loop, self._send)
+                if exchange is None:
+                    self._hand_over()
+                else:
+                    self._parts = None
+                    self.cycle = cast("Any", exchange)
+                    return
             if not self._refused:
                 super().on_message_complete()
                 return
@@ -80,12 +112,27 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             self._stop_timer()
             self.on_response_complete()
 
-        def _refusal(self) -> bytes | None:
+        def _hand_over(self) -> None:
+            """Let the framework have a request that is not plain, or not here at one go."""
+            parts, self._parts = self._parts or (), None
+            super().on_headers_complete()
+            for part in parts:
+                super().on_body(part)
+
+        def _send(self, status: int, headers: bytes, body: bytes, keep_alive: bool) -> None:
+            """Send the answer to a plain request."""
+            usual = b"".join(b"%s: %s\r\n" % each for each in self.server_state.default_headers)
+            if not keep_alive:
+                usual += b"connection: close\r\n"
+            line = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+            self.transport.write(b"%s%s%s\r\n%s" % (line, usual, headers, body))
+            if not keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+
+        def _refusal(self, method: bytes, headers: Headers) -> bytes | None:
             """A whole answer to a request that can be refused here and now, else None."""
-            if self.cycle is not None and not self.cycle.response_complete:
-                return None  # those before it are answered first
-            headers = dict(self.headers)
-            if self.parser.get_method() != b"POST" or not door.is_full(headers):
+            if method != b"POST" or not door.is_full(headers):
                 return None
             if not _is_small(headers) or not self.parser.should_keep_alive():
                 return None
@@ -102,47 +149,15 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
                 return None  # told in full by the application
             return None
 
-        def _expect_head(self) -> None:
-            self._stop_timer()
-            self._head_bytes = 0
-            self._head_timer = self.loop.call_later(seconds, self.transport.close)
+        def _start_timer(self) -> None:
+            self._timer = self.loop.call_later(seconds, self.transport.close)
 
         def _stop_timer(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     return Connection
-
-
-class _Gathering:
-    """A transport that sends what is written at one go: the head of an answer with its body.
-
-    Each part on its own would be a call of the system, and would wake the caller twice.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Send with whatever else is written before the event loop's next turn."""
-        if not self._parts:
-            self._loop.call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        """Send what is written, and close."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._parts:
-            parts, self._parts = self._parts, []
-            self._transport.write(b"".join(parts))
 
 
 def _is_small(headers: Headers) -> bool:

@@ -63,6 +63,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Begun:
+    """A text that is queued as one job, and its predicted work."""
+
+    job: Job
+    work: float
+
+
+@dataclass(frozen=True)
 class _Document:
     """A document that is read: where its passages start, and what reading took."""
 
@@ -138,6 +146,38 @@ class Pipeline:
             time.monotonic() - ticket.arrival,
         )
 
+    def begin(self, text: str, options: Options, done: Callable[[], object]) -> Begun:
+        """Admit and queue a text that surely fits into one window, without a task to wait for it.
+
+        A lane calls `done` when `finish` may be asked.
+        """
+        work = self._work(self.reader.guess(text))
+        self._admit((work,), options)
+        job = self._first_job(text, options, Ticket(time.monotonic()), 0.0, work)
+        if not isinstance(job, Job):
+            raise ValueError("the text does not fit into one window")
+        self._promised += work
+        self.scheduler.submit(job)
+        job.future.add_done_callback(lambda _: done())
+        return Begun(job, work)
+
+    def finish(self, begun: Begun) -> Answer:
+        """The answer to what was begun, or raise what stopped it."""
+        self._promised -= begun.work
+        try:
+            done: Done = begun.job.future.result()
+        except InvalidRequest as error:
+            raise _at_text(0, error) from None
+        answer: Answer = done.value
+        answer.queue, answer.infer = done.queued, done.ran
+        answer.total = time.monotonic() - begun.job.ticket.arrival
+        return answer
+
+    def drop(self, begun: Begun) -> None:
+        """Forget what was begun: nobody waits for it any more."""
+        self._promised -= begun.work
+        begun.job.future.cancel()
+
     async def estimate(self, texts: Sequence[str], timeout: float) -> EstimateResponse:
         """What classifying the texts would take, without running them."""
         ticket = Ticket(time.monotonic())
@@ -207,17 +247,11 @@ class Pipeline:
     async def _classify_one(
         self, text: str, options: Options, ticket: Ticket, index: int, ahead: float, work: float
     ) -> Answer:
-        call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
         try:
-            if options.evidence == 0 and self.reader.is_quick(text):
-                read = call()
-                done = await self._on_lane(read) if isinstance(read, Piece) else Done(read, 0, 0)
-            else:
-                step = Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
-                done = await self._on_lane(step)
+            first = self._first_job(text, options, ticket, ahead, work)
+            done = await self._on_lane(first) if isinstance(first, Job) else Done(first, 0, 0)
         except InvalidRequest as error:
-            error.fields = [{"field": f"input.{index}", "message": str(error)}]
-            raise
+            raise _at_text(index, error) from None
         if isinstance(done.value, Answer):
             done.value.queue, done.value.infer = done.queued, done.ran
             return done.value
@@ -235,6 +269,15 @@ class Pipeline:
             done.queued + sum(part.queued for part in parts),
             sum(part.ran for part in parts),
         )
+
+    def _first_job(
+        self, text: str, options: Options, ticket: Ticket, ahead: float, work: float
+    ) -> Job | _Document:
+        """What a lane does first for a text: reads it, or runs it if it was read here and now."""
+        call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
+        if options.evidence == 0 and self.reader.is_quick(text):
+            return call()
+        return Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
 
     def _read(self, text: str, options: Options) -> _Document:
         """Tokenize, and find the passages when evidence is wanted."""
@@ -369,3 +412,9 @@ class Pipeline:
             ),
             evidence=passages,
         )
+
+
+def _at_text(index: int, error: InvalidRequest) -> InvalidRequest:
+    """The error, naming the text of the request that it is about."""
+    error.fields = [{"field": f"input.{index}", "message": str(error)}]
+    return error

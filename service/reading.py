@@ -93,6 +93,10 @@ class Reader:
         """Whether reading it without offsets takes less than to hand it to another thread."""
         return self._encode is not None and len(text) <= _QUICK
 
+    def surely_fits(self, size: int) -> bool:
+        """Whether every text of so many bytes fits into one window: a token takes at least one."""
+        return self._encode is not None and size < self.limit
+
     def window_count(self, tokens: int) -> int:
         """Windows that so many tokens are read in."""
         if tokens <= self.limit:

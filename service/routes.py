@@ -49,17 +49,7 @@ async def classify(request: Request) -> Response:
     options = choose_options(wanted, service)
     answer = await unless_client_leaves(request, pipeline.classify(wanted.texts, options))
     record: RequestRecord = request.state.record
-    note_answer(service, record, answer)
-    model = service.deployment.model
-    response = ClassifyResponse(
-        id=record.id,
-        model=model.name,
-        attention=model.attention,
-        engine=service.deployment.engine.info.label,
-        results=answer.results,
-        timings_ms=answer.timings_ms(),
-    )
-    return Response(response.model_dump_json(), media_type="application/json")
+    return Response(told(service, record, answer), media_type="application/json")
 
 
 @router.post(
@@ -200,6 +190,21 @@ def choose_options(wanted: ClassifyRequest, service: Service) -> Options:
     if timeout_ms > settings.max_timeout_ms:
         raise InvalidRequest(f"timeout_ms: at most {settings.max_timeout_ms} is allowed")
     return Options(wanted.top_k, wanted.on_overflow, wanted.evidence, timeout_ms / 1000)
+
+
+def told(service: Service, record: RequestRecord, answer: Answer) -> str:
+    """The body that tells an answer, which is counted."""
+    note_answer(service, record, answer)
+    model = service.deployment.model
+    response = ClassifyResponse(
+        id=record.id,
+        model=model.name,
+        attention=model.attention,
+        engine=service.deployment.engine.info.label,
+        results=answer.results,
+        timings_ms=answer.timings_ms(),
+    )
+    return response.model_dump_json()
 
 
 def note_answer(service: Service, record: RequestRecord, answer: Answer) -> None:
