@@ -25,7 +25,7 @@ from service.scheduler import Run, Scheduler
 from service.selftest import CANARY, TOLERANCE, SelfTest, difference_between, run_self_test
 from service.settings import Settings
 
-_GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 2048, 16_384
+_GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 1024, 16_384
 _LONG_CANARY = 40 * CANARY  # some 2,000 tokens: enough for several threads to share
 _BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
 

@@ -26,8 +26,7 @@ def configure(log_format: str, level: str) -> None:
 
 def request_line(**values: Any) -> None:
     """Write the line of one request."""
-    if requests.isEnabledFor(logging.INFO):
-        requests.info("request", extra={"values": values})
+    requests.info("request", extra={"values": values})
 
 
 class _Json(logging.Formatter):

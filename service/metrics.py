@@ -6,13 +6,13 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from service.distributions import Distribution, Tally
 from service.engines.base import EngineInfo
 from service.scheduler import Run
 
@@ -36,30 +36,24 @@ class Metrics:
             ["route", "status"],
             registry=self.registry,
         )
-        self.request_seconds = Histogram(
+        self.request_seconds = Distribution(
             "longdoc_request_seconds",
             "Time from a request's first byte to its answer",
-            ["route"],
-            buckets=_SECONDS,
-            registry=self.registry,
+            _SECONDS,
+            self.registry,
+            label="route",
         )
-        self._by_answer: dict[tuple[str, int], tuple[Counter, Histogram]] = {}  # found before
+        self._by_answer: dict[tuple[str, int], tuple[Counter, Tally]] = {}  # found before
         self.tokenize_seconds = self._seconds("tokenize", "Time spent tokenizing a request's texts")
         self.queue_seconds = self._seconds("queue", "Time a document's run waited for a lane")
         self.infer_seconds = self._seconds("infer", "Time of one run of the engine")
         self.documents = self._counter("documents", "Documents answered")
         self.tokens = self._counter("tokens", "Tokens read")
-        self.document_tokens = Histogram(
-            "longdoc_document_tokens",
-            "Tokens of a document",
-            buckets=_TOKENS,
-            registry=self.registry,
+        self.document_tokens = Distribution(
+            "longdoc_document_tokens", "Tokens of a document", _TOKENS, self.registry
         )
-        self.batch_size = Histogram(
-            "longdoc_batch_size",
-            "Documents in one run",
-            buckets=(1, 2, 4, 8, 16, 32),
-            registry=self.registry,
+        self.batch_size = Distribution(
+            "longdoc_batch_size", "Documents in one run", (1, 2, 4, 8, 16, 32), self.registry
         )
         self.lent = self._counter("lent_runs", "Runs of a long document on all idle cores")
         self.padding = self._counter("padding_tokens", "Tokens of padding that were run")
@@ -91,7 +85,7 @@ class Metrics:
         """Count one answered request."""
         counters = self._by_answer.get((route, status))
         if counters is None:
-            counters = self.requests.labels(route, str(status)), self.request_seconds.labels(route)
+            counters = self.requests.labels(route, str(status)), self.request_seconds.of(route)
             self._by_answer[route, status] = counters
         counters[0].inc()
         counters[1].observe(seconds)
@@ -100,8 +94,10 @@ class Metrics:
         """Count one run of the engine."""
         self.infer_seconds.observe(run.seconds)
         self.batch_size.observe(len(run.tokens))
-        self.lent.inc(run.lent)
-        self.padding.inc(len(run.tokens) * max(run.tokens) - sum(run.tokens))
+        if run.lent:
+            self.lent.inc()
+        if len(run.tokens) > 1:
+            self.padding.inc(len(run.tokens) * max(run.tokens) - sum(run.tokens))
         for wait in run.waits:
             self.queue_seconds.observe(wait)
 
@@ -109,10 +105,8 @@ class Metrics:
         """All of it in Prometheus's text format."""
         return generate_latest(self.registry)
 
-    def _seconds(self, name: str, meaning: str) -> Histogram:
-        return Histogram(
-            f"longdoc_{name}_seconds", meaning, buckets=_SECONDS, registry=self.registry
-        )
+    def _seconds(self, name: str, meaning: str) -> Distribution:
+        return Distribution(f"longdoc_{name}_seconds", meaning, _SECONDS, self.registry)
 
     def _counter(self, name: str, meaning: str) -> Counter:
         return Counter(f"longdoc_{name}", meaning, registry=self.registry)

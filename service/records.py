@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.logs import request_line
+from service.logs import request_line, requests
 
 if TYPE_CHECKING:
     from service.metrics import Metrics
@@ -28,7 +29,22 @@ class RequestRecord:
     texts: int | None = None
     tokens: int | None = None
     held_bytes: int = 0
-    timings: dict[str, float] = field(default_factory=dict)
+    tokenize: float = 0.0  # seconds, like the two that follow
+    queue: float = 0.0
+    infer: float = 0.0
+
+    def took(self, tokenize: float, queue: float, infer: float) -> None:
+        """Note what an answer took."""
+        self.tokenize += tokenize
+        self.queue += queue
+        self.infer += infer
+
+    def timings_ms(self) -> dict[str, float]:
+        """For the log, if there was an answer."""
+        if self.texts is None:
+            return {}
+        named = {"tokenize_ms": self.tokenize, "queue_ms": self.queue, "infer_ms": self.infer}
+        return {name: round(seconds * 1000, 3) for name, seconds in named.items()}
 
 
 def begin_record(given_id: str) -> RequestRecord:
@@ -47,7 +63,7 @@ def note_end(
         metrics.rejected.inc()
     elif status == CLIENT_LEFT:
         metrics.disconnected.inc()
-    if log:
+    if log and requests.isEnabledFor(logging.INFO):
         request_line(
             id=record.id,
             method=method,
@@ -55,6 +71,6 @@ def note_end(
             status=status,
             texts=record.texts,
             tokens=record.tokens,
-            **record.timings,
+            **record.timings_ms(),
             total_ms=round(seconds * 1000, 3),
         )

@@ -224,12 +224,7 @@ def note_answer(service: Service, record: RequestRecord, answer: Answer) -> None
     metrics.tokenize_seconds.observe(answer.tokenize)
     record.texts = (record.texts or 0) + len(answer.results)
     record.tokens = (record.tokens or 0) + tokens
-    for name, seconds in (
-        ("tokenize_ms", answer.tokenize),
-        ("queue_ms", answer.queue),
-        ("infer_ms", answer.infer),
-    ):
-        record.timings[name] = round(record.timings.get(name, 0.0) + seconds * 1000, 3)
+    record.took(tokenize=answer.tokenize, queue=answer.queue, infer=answer.infer)
 
 
 async def _read_request(request: Request, kind: type[R]) -> R:

@@ -123,18 +123,17 @@ class Scheduler:
         return self._fast.jobs + self._long.jobs
 
     def separate_lanes(self) -> None:
-        """Give each fast lane an engine of its own, so that none waits for another's memory.
+        """Give each core an engine of its own, so that none waits for another's memory.
 
-        Long lanes keep the one they share, whose memory serves whichever of them needs it: they
-        ask for more at a time, and less often.
+        A core's two lanes share it: taking turns, they find its weights where the other left them.
         """
-        if len(self._threads) == 1:
-            return
-        for lane in self._fast.lanes:
+        fast, long = self._fast.lanes, self._long.lanes
+        for index, lane in enumerate(fast[1:], start=1):
             own = self.engine.doubled()
             if own is None:
                 return
-            lane.engine = own
+            for same_core in (lane, *long[index : index + 1]):
+                same_core.engine = own
 
     @property
     def engines(self) -> set[Engine]:

@@ -104,7 +104,7 @@ class Settings:
         "most tokens, padding included, in one run of several documents",
         low=1,
         high=1 << 24,
-        auto="2,048 on a CPU, which its caches still hold; 16,384 on a GPU",
+        auto="1,024 on a CPU, which its caches still hold; 16,384 on a GPU",
     )
     group_below: int | None = _setting(
         None,

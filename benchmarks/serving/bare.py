@@ -21,7 +21,8 @@ from service.engines.base import Engine
 from service.reading import Reader
 
 ALONE, TOGETHER = "alone", "in groups"
-_GROUP_SIZE, GROUP_BELOW = 4, 512  # documents, tokens: what gained most on this graph
+#: Documents and tokens of a group, and tokens of a document in it: what gained most on this graph.
+_GROUP_SIZE, _GROUP_TOKENS, GROUP_BELOW = 8, 1024, 512
 
 
 class BareEngine:
@@ -75,6 +76,7 @@ def plan_runs(documents: Sequence[Document], schedule: str) -> list[list[Documen
             and runs
             and document.tokens <= min(GROUP_BELOW, 1.1 * runs[-1][0].tokens)
             and len(runs[-1]) < _GROUP_SIZE
+            and document.tokens * (len(runs[-1]) + 1) <= _GROUP_TOKENS
         )
         if joins:
             runs[-1].append(document)

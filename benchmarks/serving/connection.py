@@ -77,7 +77,8 @@ class _Connection(asyncio.Protocol):
             return
         head = received[:head_end].lower()
         start = head.index(_LENGTH) + len(_LENGTH)
-        length = int(head[start:].split(b"\r", 1)[0])
+        end = head.find(b"\r", start)
+        length = int(head[start:] if end < 0 else head[start:end])
         if len(received) < head_end + 4 + length:
             return
         if b"connection: close" in head:

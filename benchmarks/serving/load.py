@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import uvloop
@@ -21,8 +20,7 @@ from benchmarks.serving.documents import Document
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One request: its document's length, when it was due, how long it took, what came back."""
 
     tokens: int

@@ -62,12 +62,12 @@ def test_a_server_that_is_not_there_is_a_failure_not_a_crash() -> None:
 
 
 def test_runs_of_the_bare_engine_hold_every_document_once() -> None:
-    lengths = [512, 40, 41, 2000, 42, 43, 44, 600]
+    lengths = [512, 510, 40, 41, 2000, 511, 42, 43, 44, 600]
     documents = [Document("", tokens) for tokens in lengths]
     alone = plan_runs(documents, ALONE)
     together = [[document.tokens for document in run] for run in plan_runs(documents, TOGETHER)]
     assert [run[0].tokens for run in alone] == sorted(lengths)
-    assert together == [[40, 41, 42, 43], [44], [512], [600], [2000]]
+    assert together == [[40, 41, 42, 43, 44], [510, 511], [512], [600], [2000]]
 
 
 def test_the_processor_is_shared_out_among_server_and_generator() -> None:
