@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -24,6 +24,7 @@ from service.state import Service
 
 SMALL_BYTES = 1 << 20  # a refused body of at most this is read to its end
 _MOST_HEAD_BYTES = 65_536
+_SOON = 0.25  # seconds within which a plain request's body comes
 _TOO_MUCH_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
@@ -42,7 +43,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
         Answers plain requests itself: uvicorn hears of them only when they turn out not to be so.
         """
 
-        _timer: asyncio.TimerHandle | None = None  # for a head, or for a refused body
+        _timer: asyncio.TimerHandle | None = None  # for a head, or a body that is awaited here
         _in_head = True
         _head_bytes = 0
         _refused = False  # whether what now arrives is a refused request's body
@@ -53,17 +54,23 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._hand_over()
             self._stop_timer()
             if isinstance(self.cycle, Exchange):
                 self.cycle.leave()
             super().connection_lost(exc)
 
+        def shutdown(self) -> None:
+            self._hand_over()
+            super().shutdown()
+
         def data_received(self, data: bytes) -> None:
             self._head_bytes += len(data)
             super().data_received(data)
-            if self._parts is not None and not self.transport.is_closing():
-                self._hand_over()
-            if self._in_head and self._head_bytes > _MOST_HEAD_BYTES:
+            if self._parts is not None:
+                if self._timer is None:
+                    self._timer = self.loop.call_later(_SOON, self._hand_over)
+            elif self._in_head and self._head_bytes > _MOST_HEAD_BYTES:
                 self.transport.write(_TOO_MUCH_HEAD)
                 self.transport.close()
             elif (self._in_head or self._refused) and self._timer is None:
@@ -99,12 +106,11 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             if self._parts is not None:
                 body = b"".join(self._parts)
                 exchange = plain.begin(dict(self.headers), body, self.loop, self._send)
-                if exchange is None:
-                    self._hand_over()
-                else:
-                    self._parts = None
-                    self.cycle = cast("Any", exchange)
+                if exchange is not None:
+                    self._stop_timer()
+                    self._parts, self.cycle = None, exchange  # type: ignore[assignment]
                     return
+                self._hand_over()
             if not self._refused:
                 super().on_message_complete()
                 return
@@ -113,8 +119,11 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             self.on_response_complete()
 
         def _hand_over(self) -> None:
-            """Let the framework have a request that is not plain, or not here at one go."""
-            parts, self._parts = self._parts or (), None
+            """Let the framework have a request that is not plain after all, or slow to come."""
+            parts, self._parts = self._parts, None
+            if parts is None:
+                return
+            self._stop_timer()
             super().on_headers_complete()
             for part in parts:
                 super().on_body(part)

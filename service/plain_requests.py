@@ -1,8 +1,8 @@
 """Plain requests to /classify, answered straight from their connection.
 
-A text in a JSON body that arrives at one go: most requests are like that, and for a short document
-the framework's way (a scope, a task, messages, objects for request and response) takes longer than
-all else but its run. What is less plain, or wrong in any way, goes the framework's way.
+A text in a JSON body that comes at once: most requests are like that, and for a short document the
+framework's way (a scope, a task, messages, objects for request and response) takes longer than all
+else but its run. What is less plain, or wrong in any way, goes the framework's way.
 """
 
 from __future__ import annotations
