@@ -19,7 +19,8 @@ from models.errors import ConfigError
 from service.settings import read_settings
 
 if TYPE_CHECKING:
-    from service.pipeline import Options, Pipeline
+    from service.merging import Options
+    from service.pipeline import Pipeline
 
 _SETTINGS = ("bundle", "attention", "bundles", "engine", "device", "precision", "lanes")
 _MOST_BYTES = 64 << 20  # of one file
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     settings = read_settings({name: getattr(args, name) for name in _SETTINGS})
     documents = list(_find(args.paths, args.glob))
     from service.deployment import load_deployment  # noqa: PLC0415 - after what can go wrong fast
-    from service.pipeline import Options  # noqa: PLC0415
+    from service.merging import Options  # noqa: PLC0415
 
     running = load_deployment(settings).start(settings, lambda _: None)
     options = Options(args.top_k, args.on_overflow, args.evidence, _NO_TIMEOUT)

@@ -10,32 +10,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from service.cost import CostModel
 from service.engines.base import Floats
 from service.errors import DeadlinePassed, InvalidRequest, Overloaded
-from service.evidence import cut_passages, strongest, weigh
+from service.evidence import cut_passages, weigh
 from service.jobs import Job, Piece, Step, Ticket
-from service.reading import Overflow, Reader, Reading, Window
+from service.merging import Document, Options, Part, merge
+from service.reading import Reader, Window
 from service.scheduler import Done, Scheduler
-from service.schemas import Estimate, EstimateResponse, Passage, Result, Score, Timings, Tokens
+from service.schemas import Estimate, EstimateResponse, Result, Timings
 
 _BULK_RETRY = 0.05  # seconds between a stream's looks at a full queue
 _AT_ONCE = 4  # texts or windows of one request that are queued at once, for each lane
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a request wants its texts classified."""
-
-    top_k: int | None = None
-    on_overflow: Overflow = "window"
-    evidence: int = 0
-    timeout: float = 30.0
 
 
 @dataclass
@@ -68,25 +56,6 @@ class Begun:
 
     job: Job
     work: float
-
-
-@dataclass(frozen=True)
-class _Document:
-    """A document that is read: where its passages start, and what reading took."""
-
-    text: str
-    options: Options
-    reading: Reading
-    passages: NDArray[np.int64] | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What a window gave: its logits, and its passages' shares of them when asked for."""
-
-    logits: Floats  # (labels,)
-    shares: NDArray[np.float64] | None  # (passages, labels)
 
 
 class Pipeline:
@@ -210,9 +179,9 @@ class Pipeline:
             would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
         )
 
-    async def _read_only(self, text: str, ticket: Ticket) -> _Document:
+    async def _read_only(self, text: str, ticket: Ticket) -> Document:
         call = functools.partial(self._read, text, Options())
-        document: _Document = (
+        document: Document = (
             await self._on_lane(Step(ticket, self.reader.seconds(text), 0.0, call=call))
         ).value
         return document
@@ -255,7 +224,7 @@ class Pipeline:
         if isinstance(done.value, Answer):
             done.value.queue, done.value.infer = done.queued, done.ran
             return done.value
-        document: _Document = done.value
+        document: Document = done.value
         parts = await self._all(
             self._run_window,
             [
@@ -264,7 +233,7 @@ class Pipeline:
             ],
         )
         return Answer(
-            [self._merge(document, [part.value for part in parts])],
+            [merge(self.labels, document, [part.value for part in parts])],
             document.seconds,
             done.queued + sum(part.queued for part in parts),
             sum(part.ran for part in parts),
@@ -272,46 +241,46 @@ class Pipeline:
 
     def _first_job(
         self, text: str, options: Options, ticket: Ticket, ahead: float, work: float
-    ) -> Job | _Document:
+    ) -> Job | Document:
         """What a lane does first for a text: reads it, or runs it if it was read here and now."""
         call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
         if options.evidence == 0 and self.reader.is_quick(text):
             return call()
         return Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
 
-    def _read(self, text: str, options: Options) -> _Document:
+    def _read(self, text: str, options: Options) -> Document:
         """Tokenize, and find the passages when evidence is wanted."""
         started = time.monotonic()
         with_evidence = options.evidence > 0
         reading = self.reader.read(text, options.on_overflow, offsets=with_evidence)
         passages = cut_passages(text) if with_evidence else None
-        return _Document(text, options, reading, passages, time.monotonic() - started)
+        return Document(text, options, reading, passages, time.monotonic() - started)
 
     def _read_and_go_on(
         self, text: str, options: Options, ticket: Ticket, ahead: float
-    ) -> Piece | _Document:
+    ) -> Piece | Document:
         """Read; a document of one window goes on at once as the piece that answers it."""
         document = self._read(text, options)
         if len(document.reading.windows) > 1:
             return document
 
-        def answer(part: _Part) -> Answer:
-            return Answer([self._merge(document, [part])], document.seconds)
+        def answer(part: Part) -> Answer:
+            return Answer([merge(self.labels, document, [part])], document.seconds)
 
         return self._piece(document, document.reading.windows[0], ticket, ahead, answer)
 
     async def _run_window(
-        self, document: _Document, window: Window, ticket: Ticket, ahead: float
+        self, document: Document, window: Window, ticket: Ticket, ahead: float
     ) -> Done:
         return await self._on_lane(self._piece(document, window, ticket, ahead, lambda part: part))
 
     def _piece(
         self,
-        document: _Document,
+        document: Document,
         window: Window,
         ticket: Ticket,
         ahead: float,
-        then: Callable[[_Part], object],
+        then: Callable[[Part], object],
     ) -> Piece:
         """One window for the engine; of its contributions only the passages' sums are kept."""
         reading, passages = document.reading, document.passages
@@ -321,7 +290,7 @@ class Pipeline:
             if passages is not None and contributions is not None and reading.ends is not None:
                 ends = reading.ends[window.start : window.end]
                 shares = weigh(passages, ends, contributions)
-            return then(_Part(logits.copy(), shares))
+            return then(Part(logits.copy(), shares))
 
         return Piece(
             ticket,
@@ -374,44 +343,6 @@ class Pipeline:
             raise asyncio.CancelledError
         done: Done = job.future.result()
         return done
-
-    def _merge(self, document: _Document, parts: Sequence[_Part]) -> Result:
-        """One answer from all windows: the mean of their logits, weighted by their tokens."""
-        text, options, reading = document.text, document.options, document.reading
-        weights, logits = [1.0], parts[0].logits.astype(np.float64)  # (labels,)
-        if len(parts) > 1:
-            sizes = [len(window) for window in reading.windows]
-            weights = [size / sum(sizes) for size in sizes]  # (windows,)
-            logits = np.average([part.logits for part in parts], axis=0, weights=sizes)
-        scores = np.exp(logits - logits.max())
-        scores /= scores.sum()
-        order = np.argsort(-scores, kind="stable")
-        best = int(order[0])
-        passages: list[Passage] = []
-        if document.passages is not None:
-            shares = sum(
-                weight * part.shares[:, best]
-                for weight, part in zip(weights, parts, strict=True)
-                if part.shares is not None
-            )
-            for start, end, weight in strongest(
-                text, document.passages, np.asarray(shares), options.evidence
-            ):
-                passages.append(Passage(start=start, end=end, text=text[start:end], weight=weight))
-        return Result(
-            label=self.labels[best],
-            score=float(scores[best]),
-            scores=[
-                Score(label=self.labels[i], score=float(scores[i])) for i in order[: options.top_k]
-            ],
-            tokens=Tokens(
-                total=reading.total,
-                used=reading.used,
-                windows=len(reading.windows),
-                truncated=reading.truncated,
-            ),
-            evidence=passages,
-        )
 
 
 def _at_text(index: int, error: InvalidRequest) -> InvalidRequest:

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError
 from service.body import decode_json
 from service.door import CLASSIFY_PATH, Door, Headers
 from service.errors import DeadlinePassed, ServiceError
-from service.pipeline import Options
+from service.merging import Options
 from service.problems import error_response
 from service.records import CLIENT_LEFT, RequestRecord, begin_record, note_end
 from service.routes import choose_options, told

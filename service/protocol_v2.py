@@ -24,8 +24,8 @@ from service.errors import (
     UnknownPath,
     UnsupportedMedia,
 )
+from service.merging import Options
 from service.openapi import error_objects, json_body, plain
-from service.pipeline import Options
 from service.routes import note_answer, service_of
 from service.state import Service
 from service.waiting import unless_client_leaves

@@ -13,9 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from service.body import content_type, decode_json, decode_text, read_body
 from service.errors import InvalidRequest, UnsupportedMedia
+from service.merging import Options
 from service.metrics import CONTENT_TYPE
 from service.openapi import CLASSIFY, ESTIMATE, plain, responses
-from service.pipeline import Answer, Options
+from service.pipeline import Answer
 from service.records import RequestRecord
 from service.schemas import (
     ClassifyRequest,

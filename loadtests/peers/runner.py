@@ -1,4 +1,5 @@
-"""Carries out a comparison: in each round the limit, then every server in turn under every load.
+"""Carries out a comparison: in each round every server in turn under every load, ours behind the
+limit that it is held against.
 
 Each round begins with another server. What is measured is stored at once; a comparison that was
 interrupted goes on behind the last server that had finished a round.
@@ -22,7 +23,7 @@ from loadtests.peers.limit import Bare, measure_limit
 from loadtests.peers.load import Asked, Exchange, closed_loop, scheduled
 from loadtests.peers.process import Running, StartError, run_server, settled
 from loadtests.peers.recording import to_record
-from loadtests.peers.registry import LIMIT, Scores, Server
+from loadtests.peers.registry import LIMIT, OURS, Scores, Server
 from loadtests.peers.subject import Subject
 from loadtests.peers.tuning import best_settings
 from loadtests.peers.watch import Watch
@@ -54,9 +55,11 @@ class Comparison:
     def measure(self, servers: Sequence[Server]) -> None:
         """All rounds, without what this run has measured before."""
         for number in range(1, self.plan.rounds + 1):
-            limits = self._limits(number)
+            limits = self._limits(1)
             turn = (number - 1) % len(servers)
             for server in (*servers[turn:], *servers[:turn]):
+                if server.name == OURS:
+                    self._limits(number)
                 if not self._done(number, server.name):
                     self._measure_server(number, server, limits)
 
