@@ -34,4 +34,4 @@ class Plan:
 #: Shows that all works.
 QUICK = Plan(2, 120, 1, 120, 1, 8, 1, 8, 2)
 #: Gives the figures; meant for half an hour on two cores.
-FULL = Plan(12, 1000, 6, 800, 5, 30, 3, 60, 8)
+FULL = Plan(8, 2000, 6, 800, 5, 30, 3, 60, 8)
