@@ -1,7 +1,8 @@
-"""Connections: they must not dawdle, and when the queue is full they refuse on their own.
+"""Connections: they must not dawdle, answer plain requests, and refuse when the queue is full.
 
-Under overload nearly all requests are refused, so a refusal must cost next to nothing: it is
-written as soon as the head is there, before there is a task, a route or a body.
+What they do on their own spares the framework's way. Under overload nearly all requests are
+refused, so a refusal must cost next to nothing: it is written as soon as the head is there, before
+there is a task, a route or a body.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.door import CLASSIFY_PATH, Door, Headers
 from service.errors import Overloaded, ServiceError
-from service.plain_requests import Exchange, PlainRequests
+from service.plain_requests import Exchange, PlainRequests, header_lines
 from service.problems import problem_response
 from service.records import UNMATCHED, begin_record, note_end
 from service.state import Service
@@ -34,8 +35,7 @@ _TOO_MUCH_HEAD = (
 def protocol(service: Service) -> type[HttpToolsProtocol]:
     """What speaks HTTP on each connection to this service."""
     door, seconds = Door(service), service.settings.body_seconds
-
-    plain = PlainRequests(service)
+    plain = PlainRequests(service, door)
 
     class Connection(HttpToolsProtocol):
         """Closes when a request head is too large or takes too long; refuses when full.
@@ -48,6 +48,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
         _head_bytes = 0
         _refused = False  # whether what now arrives is a refused request's body
         _parts: list[bytes] | None = None  # of the body of a request that seems plain
+        _exchange: Exchange | None = None  # the latest plain request
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -56,8 +57,8 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self._hand_over()
             self._stop_timer()
-            if isinstance(self.cycle, Exchange):
-                self.cycle.leave()
+            if self._exchange is not None:
+                self._exchange.leave()
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
@@ -108,7 +109,8 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
                 exchange = plain.begin(dict(self.headers), body, self.loop, self._send)
                 if exchange is not None:
                     self._stop_timer()
-                    self._parts, self.cycle = None, exchange  # type: ignore[assignment]
+                    self._parts, self._exchange = None, exchange
+                    self.cycle = exchange  # type: ignore[assignment]
                     return
                 self._hand_over()
             if not self._refused:
@@ -130,7 +132,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
 
         def _send(self, status: int, headers: bytes, body: bytes, keep_alive: bool) -> None:
             """Send the answer to a plain request."""
-            usual = b"".join(b"%s: %s\r\n" % each for each in self.server_state.default_headers)
+            usual = header_lines(self.server_state.default_headers)
             if not keep_alive:
                 usual += b"connection: close\r\n"
             line = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
@@ -179,12 +181,11 @@ def _is_small(headers: Headers) -> bool:
 def _written(error: Overloaded, path: str, own_headers: Sequence[tuple[bytes, bytes]]) -> bytes:
     """A refusal as bytes; all but a few of its headers are made only once."""
     head, body = _head_and_body(max(1, math.ceil(error.retry_after)), path.startswith("/v2/"))
-    own = b"".join(b"%s: %s\r\n" % header for header in own_headers)
-    return b"%s%s\r\n%s" % (head, own, body)
+    return b"%s%s\r\n%s" % (head, header_lines(own_headers), body)
 
 
 @lru_cache(maxsize=256)
 def _head_and_body(retry_after: int, v2: bool) -> tuple[bytes, bytes]:
     response = problem_response(Overloaded(retry_after), "/v2/" if v2 else CLASSIFY_PATH)
-    lines = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
-    return b"HTTP/1.1 429 Too Many Requests\r\n" + lines, bytes(response.body)
+    head = b"HTTP/1.1 429 Too Many Requests\r\n" + header_lines(response.raw_headers)
+    return head, bytes(response.body)

@@ -8,7 +8,7 @@ else but its run. What is less plain, or wrong in any way, goes the framework's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError
 
 from service.body import decode_json
@@ -17,7 +17,7 @@ from service.errors import DeadlinePassed, ServiceError
 from service.merging import Options
 from service.problems import error_response
 from service.records import CLIENT_LEFT, RequestRecord, begin_record, note_end
-from service.routes import choose_options, told
+from service.routes import answer_json, choose_options
 from service.schemas import ClassifyRequest, parse_request
 from service.state import Service
 
@@ -29,11 +29,16 @@ _NOT_PLAIN = frozenset((b"content-encoding", b"transfer-encoding", b"expect", b"
 Send = Callable[[int, bytes, bytes, bool], None]
 
 
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as HTTP writes them."""
+    return b"".join(b"%s: %s\r\n" % header for header in headers)
+
+
 class PlainRequests:
     """Tells plain requests from others, and begins to answer them."""
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.door = service, Door(service)
+    def __init__(self, service: Service, door: Door) -> None:
+        self.service, self.door = service, door
 
     def takes(self, method: bytes, url: bytes, headers: Headers) -> bool:
         """Whether a request with such a head is plain; its body may still show that it is not."""
@@ -111,7 +116,7 @@ class Exchange:
         except Exception as error:  # whatever it was, the caller must know
             self._refuse(error)
         else:
-            body = told(self._service, self._record, answer).encode()
+            body = answer_json(self._service, self._record, answer).encode()
             headers = b"content-length: %d\r\ncontent-type: %s\r\n" % (len(body), _JSON)
             self._respond(200, headers, body)
 
@@ -121,8 +126,9 @@ class Exchange:
 
     def _refuse(self, error: Exception) -> None:
         response = error_response(error, CLASSIFY_PATH)
-        headers = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
-        self._respond(response.status_code, headers, bytes(response.body))
+        self._respond(
+            response.status_code, header_lines(response.raw_headers), bytes(response.body)
+        )
 
     def _respond(self, status: int, headers: bytes, body: bytes) -> None:
         self._end(status)

@@ -50,7 +50,7 @@ async def classify(request: Request) -> Response:
     options = choose_options(wanted, service)
     answer = await unless_client_leaves(request, pipeline.classify(wanted.texts, options))
     record: RequestRecord = request.state.record
-    return Response(told(service, record, answer), media_type="application/json")
+    return Response(answer_json(service, record, answer), media_type="application/json")
 
 
 @router.post(
@@ -193,8 +193,8 @@ def choose_options(wanted: ClassifyRequest, service: Service) -> Options:
     return Options(wanted.top_k, wanted.on_overflow, wanted.evidence, timeout_ms / 1000)
 
 
-def told(service: Service, record: RequestRecord, answer: Answer) -> str:
-    """The body that tells an answer, which is counted."""
+def answer_json(service: Service, record: RequestRecord, answer: Answer) -> str:
+    """An answer as JSON; it is counted."""
     note_answer(service, record, answer)
     model = service.deployment.model
     response = ClassifyResponse(
