@@ -26,7 +26,7 @@ import numpy as np
 from service.admission import Admission
 from service.cores import lower_priority, stay_on_core
 from service.cost import CostModel
-from service.engines.base import Engine
+from service.engines.base import Engine, Ids
 from service.jobs import Job, Piece, Step
 from service.policy import Policy
 from service.tiers import Lane, Tier
@@ -176,14 +176,20 @@ class Scheduler:
             lower_priority(lane.nice)
         if lane.core is not None:
             stay_on_core(lane.core)
-        while group := self._take(lane):
-            if isinstance(group[0], Step):
+        while (group := self._take(lane)) or lane.owed:
+            if not group:
+                lane.deliver()
+            elif isinstance(group[0], Step):
+                lane.deliver()
                 self._run_step(lane.tier, group[0])
             else:
                 self._run_pieces(lane, [job for job in group if isinstance(job, Piece)])
 
     def _take(self, lane: Lane) -> list[Job]:
-        """Wait for the lane's next group; an empty one means that the scheduler is closed."""
+        """The lane's next group; an empty one means that the scheduler is closed.
+
+        Or that there is none yet and the lane still owes results: it waits only without debts.
+        """
         tier = lane.tier
         with self._lock:
             if lane.busy:
@@ -200,6 +206,8 @@ class Scheduler:
                         self._at_work[lane.core] += 1
                         return group
                     continue
+                if lane.owed:
+                    return []
                 self._short_of_tokens |= head is not None
                 lane.waits = True
                 lane.alarm.wait()
@@ -286,23 +294,22 @@ class Scheduler:
     def _run_pieces(self, lane: Lane, group: Sequence[Piece]) -> None:
         started, work_before = time.monotonic(), self._work_clock()
         engine = self._engine_for(lane, group[0].work)
-        lengths = np.array([piece.tokens for piece in group], dtype=np.int64)  # (batch,)
+        tokens = tuple(piece.tokens for piece in group)
         try:
-            ids = np.zeros((len(group), int(lengths.max())), dtype=np.int64)  # (batch, n)
-            for row, piece in zip(ids, group, strict=True):
-                row[: piece.tokens] = piece.ids
+            ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)
+            lane.deliver()
             output = engine.run(ids, lengths, contributions=group[0].contributions)
             work = self._work_clock() - work_before
             values = [
                 piece.finish(
                     output.logits[i],
-                    None if output.contributions is None else output.contributions[i, : lengths[i]],
+                    None if output.contributions is None else output.contributions[i, : tokens[i]],
                 )
                 for i, piece in enumerate(group)
             ]
         except BaseException as error:  # whatever it was, each waiter must know
             self._last_run_failed = True
-            self._release(lengths)
+            self._release(lane.tier, group)
             for piece in group:
                 piece.future.set_exception(error)
             return
@@ -310,16 +317,17 @@ class Scheduler:
         self._last_run_failed = False
         lent = engine is self.wide
         if len(group) == 1 and not lent:
-            self.cost.observe(int(lengths[0]), work)
+            self.cost.observe(tokens[0], work)
         if lane.tier is self._fast:
             with self._lock:
                 self.admission.learn_pace(ended - started, work)
-        self._release(lengths)
+        self._release(lane.tier, group)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
-        tokens = tuple(int(n) for n in lengths)
         self._observe(Run(tokens, ended - started, waits, lent))
-        for piece, value, wait in zip(group, values, waits, strict=True):
-            piece.future.set_result(Done(value, wait, ended - started))
+        lane.owed += [
+            (piece.future, Done(value, wait, ended - started))
+            for piece, value, wait in zip(group, values, waits, strict=True)
+        ]
 
     def _engine_for(self, lane: Lane, work: float) -> Engine:
         """The lane's, or the wide one for a long document that is alone, or is about to be."""
@@ -335,9 +343,12 @@ class Scheduler:
             lends = alone and idle and 2 * (1 + lasting) <= self.policy.lanes
         return self.wide if lends else lane.engine
 
-    def _release(self, lengths: np.ndarray) -> None:
+    def _release(self, tier: Tier, group: Sequence[Piece]) -> None:
+        """Give back the room of pieces that have run; their results may be delivered later."""
         with self._lock:
-            self._tokens_running -= int(lengths.sum())
+            self._tokens_running -= sum(piece.tokens for piece in group)
+            for piece in group:
+                self._forget(tier, piece)
             if self._short_of_tokens:
                 self._short_of_tokens = False
                 self._wake_all()
@@ -347,15 +358,28 @@ class Scheduler:
 
     def _settle(self, tier: Tier, job: Job) -> None:
         with self._lock:
-            if job.settled:
-                return
-            tier.remove(job)
-            if isinstance(job, Step):
-                self._announced.pop(job).backlog -= job.follows
-            if tier is self._long and len(self._fast.queue):
-                self._wake_all()  # whoever rests for it
-            if self.depth == 0:  # what is left is rounding
-                self._fast.backlog = self._long.backlog = 0.0
+            self._forget(tier, job)
+
+    def _forget(self, tier: Tier, job: Job) -> None:
+        if job.settled:
+            return
+        tier.remove(job)
+        if isinstance(job, Step):
+            self._announced.pop(job).backlog -= job.follows
+        if tier is self._long and len(self._fast.queue):
+            self._wake_all()  # whoever rests for it
+        if self.depth == 0:  # what is left is rounding
+            self._fast.backlog = self._long.backlog = 0.0
+
+
+def _batch(group: Sequence[Piece]) -> Ids:
+    """The pieces' ids (batch, n), padded with zeros to the longest."""
+    if len(group) == 1:
+        return group[0].ids[None]
+    ids = np.zeros((len(group), max(piece.tokens for piece in group)), dtype=np.int64)
+    for row, piece in zip(ids, group, strict=True):
+        row[: piece.tokens] = piece.ids
+    return ids
 
 
 def _start(tier: Tier, job: Job) -> bool:

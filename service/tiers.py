@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
+from typing import Any
 
 from service.engines.base import Engine
 from service.jobs import Job, JobQueue
@@ -23,6 +25,17 @@ class Lane:
         self.waits = False  # for work, and nobody has called it
         self.busy = False  # running something
         self.until = 0.0  # when that is predicted to end
+        self.owed: list[tuple[Future[Any], Any]] = []  # results of its last run, not delivered yet
+
+    def deliver(self) -> None:
+        """Hand over the results that it owes.
+
+        Best done just before a run: whoever is woken by them can only go on when this thread lets
+        go of the interpreter, which is then.
+        """
+        owed, self.owed = self.owed, []
+        for future, result in owed:
+            future.set_result(result)
 
 
 class Tier:

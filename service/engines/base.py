@@ -91,10 +91,11 @@ def check_batch(ids: Ids, lengths: Ids, config: ModelConfig) -> None:
     n = ids.shape[1]
     if config.max_length is not None and n > config.max_length:
         raise ShapeError(f"{config.attention} takes at most {config.max_length} tokens; got n={n}")
-    if lengths.min() < 1 or lengths.max() > n:
-        raise ShapeError(f"lengths must be from 1 to n={n}; got {lengths.min()} to {lengths.max()}")
-    real = ids[np.arange(n) < lengths[:, None]]
-    if real.min() < 0 or real.max() >= config.vocab_size:
+    shortest, longest = min(lengths.tolist()), max(lengths.tolist())
+    if shortest < 1 or longest > n:
+        raise ShapeError(f"lengths must be from 1 to n={n}; got {shortest} to {longest}")
+    real = ids if shortest == n else ids[np.arange(n) < lengths[:, None]]
+    if real.view(np.uint64).max() >= config.vocab_size:  # what is negative looks huge
         raise ShapeError(
             f"token ids must be from 0 to {config.vocab_size - 1}; got {real.min()} to {real.max()}"
         )
