@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +151,7 @@ async def _classify(pipeline: Pipeline, source: _Source, options: Options) -> di
         answer = await pipeline.classify([text], options, bulk=True)
     except (OSError, UnicodeDecodeError, ValueError, ServiceError) as error:
         return {"file": source.name, "error": _reason(error)}
-    return {"file": source.name, **answer.results[0].model_dump()}
+    return {"file": source.name, **asdict(answer.results[0])}
 
 
 def _reason(error: Exception) -> str:

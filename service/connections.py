@@ -26,6 +26,9 @@ from service.state import Service
 SMALL_BYTES = 1 << 20  # a refused body of at most this is read to its end
 _MOST_HEAD_BYTES = 65_536
 _SOON = 0.25  # seconds within which a plain request's body comes
+_LINES = {
+    status.value: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
+}
 _TOO_MUCH_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
@@ -135,8 +138,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             usual = header_lines(self.server_state.default_headers)
             if not keep_alive:
                 usual += b"connection: close\r\n"
-            line = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
-            self.transport.write(b"%s%s%s\r\n%s" % (line, usual, headers, body))
+            self.transport.write(b"%s%s%s\r\n%s" % (_LINES[status], usual, headers, body))
             if not keep_alive:
                 self.transport.close()
             self.on_response_complete()

@@ -129,9 +129,10 @@ class JobQueue:
 
     def head(self, *, in_order: bool) -> Job | None:
         """The next job to run, or None; those that nobody waits for any more are dropped."""
+        for heap in (self._as_they_came, self._shortest_first):
+            while heap and _gone(heap[0][2]):
+                heapq.heappop(heap)
         heap = self._as_they_came if in_order else self._shortest_first
-        while heap and _gone(heap[0][2]):
-            heapq.heappop(heap)
         return heap[0][2] if heap else None
 
     def take(self, job: Job) -> None:

@@ -38,15 +38,11 @@ class Answer:
 
     def timings_ms(self) -> Timings:
         """For the response."""
-        milliseconds = [
-            round(seconds * 1000, 3)
-            for seconds in (self.tokenize, self.queue, self.infer, self.total)
-        ]
         return Timings(
-            tokenize=milliseconds[0],
-            queue=milliseconds[1],
-            infer=milliseconds[2],
-            total=milliseconds[3],
+            tokenize=round(self.tokenize * 1000, 3),
+            queue=round(self.queue * 1000, 3),
+            infer=round(self.infer * 1000, 3),
+            total=round(self.total * 1000, 3),
         )
 
 

@@ -140,6 +140,8 @@ class Reader:
                 ids.append(np.array(encoding.ids, dtype=np.int64))  # (n,)
             else:
                 ids.append(np.array(self._ids(part), dtype=np.int64))
+        if len(ids) == 1:
+            return ids[0], spans[0] if offsets else None
         return np.concatenate(ids), np.concatenate(spans) if offsets else None
 
     def _ids(self, text: str) -> list[int]:

@@ -292,12 +292,12 @@ class Scheduler:
             step.future.set_result(Done(value, step.waited, time.monotonic() - started))
 
     def _run_pieces(self, lane: Lane, group: Sequence[Piece]) -> None:
-        started, work_before = time.monotonic(), self._work_clock()
         engine = self._engine_for(lane, group[0].work)
         tokens = tuple(piece.tokens for piece in group)
+        ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)
+        lane.deliver()
+        started, work_before = time.monotonic(), self._work_clock()
         try:
-            ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)
-            lane.deliver()
             output = engine.run(ids, lengths, contributions=group[0].contributions)
             work = self._work_clock() - work_before
             values = [
@@ -309,7 +309,8 @@ class Scheduler:
             ]
         except BaseException as error:  # whatever it was, each waiter must know
             self._last_run_failed = True
-            self._release(lane.tier, group)
+            with self._lock:
+                self._release(lane.tier, group)
             for piece in group:
                 piece.future.set_exception(error)
             return
@@ -318,10 +319,10 @@ class Scheduler:
         lent = engine is self.wide
         if len(group) == 1 and not lent:
             self.cost.observe(tokens[0], work)
-        if lane.tier is self._fast:
-            with self._lock:
+        with self._lock:
+            if lane.tier is self._fast:
                 self.admission.learn_pace(ended - started, work)
-        self._release(lane.tier, group)
+            self._release(lane.tier, group)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
         self._observe(Run(tokens, ended - started, waits, lent))
         lane.owed += [
@@ -345,13 +346,12 @@ class Scheduler:
 
     def _release(self, tier: Tier, group: Sequence[Piece]) -> None:
         """Give back the room of pieces that have run; their results may be delivered later."""
-        with self._lock:
-            self._tokens_running -= sum(piece.tokens for piece in group)
-            for piece in group:
-                self._forget(tier, piece)
-            if self._short_of_tokens:
-                self._short_of_tokens = False
-                self._wake_all()
+        self._tokens_running -= sum(piece.tokens for piece in group)
+        for piece in group:
+            self._forget(tier, piece)
+        if self._short_of_tokens:
+            self._short_of_tokens = False
+            self._wake_all()
 
     def _tier(self, work: float) -> Tier:
         return self._long if self.admission.is_long(work) else self._fast

@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -136,7 +137,7 @@ async def _answer(request: Request, service: Service, line: _Line) -> bytes:
         log.exception("a fault while answering a line")
         return _error_line(caller_id, InternalFault())
     note_answer(service, request.state.record, answer)
-    return _line({"id": caller_id, "result": answer.results[0].model_dump()})
+    return _line({"id": caller_id, "result": asdict(answer.results[0])})
 
 
 async def _lines(request: Request, limit: int) -> AsyncIterator[_Line]:
