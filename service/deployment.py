@@ -209,6 +209,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         group_size=settings.group_size,
         group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),
         group_below=group_below,
+        group_saving=self_test.group_saving,
         tokens_running=settings.tokens_in_flight
         or (lanes + long_lanes) * deployment.model.max_tokens,
     )

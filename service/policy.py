@@ -25,7 +25,7 @@ class Policy:
     group_size      most documents in one run
     group_tokens    most tokens, padding included, in one run of several documents
     group_below     documents of more tokens than this run alone
-    group_padding   largest share of padding in a run
+    group_saving    what each further document in a run saves; half of it may go into padding
     tokens_running  most tokens in all runs at once
     """
 
@@ -43,7 +43,7 @@ class Policy:
     group_size: int = 8
     group_tokens: int = 4096
     group_below: int = 0
-    group_padding: float = 0.1
+    group_saving: float = 0.0
     tokens_running: int = 131_072
 
     @property

@@ -246,7 +246,7 @@ class Scheduler:
         return running == 0 or running + tokens <= self.policy.tokens_running
 
     def _group(self, tier: Tier, head: Job) -> list[Job]:
-        """The head and whoever may share its run: pieces of nearly its length.
+        """The head and whoever had better share its run: pieces of about its length.
 
         No more than this lane's share of those that wait: the others want work, too.
         """
@@ -267,13 +267,17 @@ class Scheduler:
             if len(group) >= most:
                 break
             longest_with = max(longest, job.tokens)
-            padded = longest_with * (len(group) + 1)
-            real = sum(member.tokens for member in group) + job.tokens
-            near = padded - real <= policy.group_padding * padded
-            if near and padded <= policy.group_tokens and longest_with <= policy.group_below:
+            fits = longest_with * (len(group) + 1) <= policy.group_tokens
+            if fits and longest_with <= policy.group_below and self._gains([*group, job]):
                 group.append(job)
                 longest = longest_with
         return group
+
+    def _gains(self, group: Sequence[Job]) -> bool:
+        """Whether sharing a run saves at least twice what padding costs."""
+        longest = self.cost.seconds(max(job.tokens for job in group))
+        padding = sum(longest - self.cost.seconds(job.tokens) for job in group)
+        return 2 * padding <= self.policy.group_saving * (len(group) - 1)
 
     def _run_step(self, tier: Tier, step: Step) -> None:
         started = time.monotonic()

@@ -41,6 +41,7 @@ class SelfTest:
     largest_difference   of a probability, between alone, padded and mixed
     batching             whether documents may share a run
     group_below          length up to which sharing a run is faster
+    group_saving         seconds of work that each further short document in a run saves
     bytes_per_token      memory that a run takes for each of its tokens
     seconds              what the self-test took
     """
@@ -48,6 +49,7 @@ class SelfTest:
     largest_difference: float
     batching: bool
     group_below: int
+    group_saving: float
     bytes_per_token: float
     seconds: float
 
@@ -68,9 +70,11 @@ def run_self_test(
         (seconds,) = _fastest(engine, [ids], work_clock)
         samples.append((length, seconds))
     growth = max(0, _peak_bytes() - memory_before)
-    group_below = _group_below(engine, lengths, vocab_size, work_clock) if batching else 0
+    below, saving = (
+        _try_groups(engine, lengths, vocab_size, work_clock) if batching else (0, 0.0)
+    )
     found = SelfTest(
-        difference, batching, group_below, growth / lengths[-1], time.monotonic() - started
+        difference, batching, below, saving, growth / lengths[-1], time.monotonic() - started
     )
     return found, CostModel(samples)
 
@@ -97,14 +101,15 @@ def _canary_difference(engine: Engine, canary: Ids, limit: int) -> float:
     return float(max(np.abs(mixed - alone).max(), np.abs(padded - alone).max()))
 
 
-def _group_below(
+def _try_groups(
     engine: Engine, lengths: list[int], vocab_size: int, work_clock: Callable[[], float]
-) -> int:
+) -> tuple[int, float]:
     """The largest length of those tried up to which a group is faster than its members alone.
 
-    Both are timed in turns: a machine that is slower for a moment does not decide it.
+    And what each further member saves of the shortest. Both are timed in turns: a machine that is
+    slower for a moment does not decide it.
     """
-    below = 0
+    below, saving = 0, 0.0
     for length in lengths:
         if engine.info.device == "cpu" and length > 512:
             break  # on a core, long documents never gain
@@ -113,8 +118,10 @@ def _group_below(
         alone, together = _fastest(engine, [group[:1], group], work_clock)
         if alone * size < _WORTH_IT * together:
             break
+        if below == 0:
+            saving = max(0.0, (alone * size - together) / (size - 1))
         below = length
-    return below
+    return below, saving
 
 
 def _fastest(

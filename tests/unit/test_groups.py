@@ -6,11 +6,20 @@ import random
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from service.engines.fake import FakeEngine
 from service.jobs import JobQueue
 from service.scheduler import Run
-from tests.scheduled import ONE_LANE, GatedEngine, finish_in_order, piece, running, wait_until
+from tests.scheduled import (
+    ONE_LANE,
+    SECONDS_A_TOKEN,
+    GatedEngine,
+    finish_in_order,
+    piece,
+    running,
+    wait_until,
+)
 
 
 def test_company_is_looked_for_in_the_order_of_the_queue() -> None:
@@ -24,9 +33,12 @@ def test_company_is_looked_for_in_the_order_of_the_queue() -> None:
     assert found == [n for n in range(18) if n not in (3, 5)]
 
 
+GROUPING = replace(ONE_LANE, group_below=200, group_saving=4.1 * SECONDS_A_TOKEN)
+
+
 def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
     engine = GatedEngine()
-    policy = replace(ONE_LANE, group_below=200, group_size=3, group_tokens=310, group_padding=0.1)
+    policy = replace(GROUPING, group_size=3, group_tokens=310)
     seen: list[Run] = []
     lengths = [100, 101, 102, 103, 30, 31, 250, 180, 178]
     with running(engine, policy, seen.append) as scheduler:
@@ -39,11 +51,29 @@ def test_groups_hold_nearly_equal_lengths_within_their_budget() -> None:
     assert [list(run.tokens) for run in seen] == engine.runs
 
 
+@pytest.mark.parametrize(
+    ("lengths", "groups"),
+    [
+        ([50, 52], [[50, 52]]),  # half of what sharing saves goes into padding
+        ([50, 53], [[50], [53]]),
+        ([50, 52, 54], [[50, 52], [54]]),  # the third would lengthen both others
+        ([50, 54, 54], [[50], [54, 54]]),
+        ([50, 51, 52, 53], [[50, 51, 52, 53]]),
+    ],
+)
+def test_padding_costs_at_most_half_of_what_sharing_saves(
+    lengths: list[int], groups: list[list[int]]
+) -> None:
+    engine = GatedEngine()
+    with running(engine, GROUPING) as scheduler:
+        finish_in_order(engine, scheduler, [piece(n) for n in lengths])
+    assert engine.runs[1:] == groups
+
+
 def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
     engine = GatedEngine()
-    policy = replace(ONE_LANE, group_below=200)
     jobs = [piece(n) for n in (30, 31)]
-    with running(engine, policy) as scheduler:
+    with running(engine, GROUPING) as scheduler:
         finish_in_order(engine, scheduler, jobs)
     assert engine.runs[1:] == [[30, 31]]
     for job in jobs:
@@ -53,7 +83,7 @@ def test_a_group_member_gets_the_answer_it_gets_alone() -> None:
 
 def test_a_group_leaves_the_other_lanes_their_share() -> None:
     engine = GatedEngine()
-    policy = replace(ONE_LANE, lanes=2, group_below=200)
+    policy = replace(GROUPING, lanes=2)
     with running(engine, policy) as scheduler:
         occupying = [piece(199), piece(100)]
         for job in occupying:
