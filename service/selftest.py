@@ -70,9 +70,7 @@ def run_self_test(
         (seconds,) = _fastest(engine, [ids], work_clock)
         samples.append((length, seconds))
     growth = max(0, _peak_bytes() - memory_before)
-    below, saving = (
-        _try_groups(engine, lengths, vocab_size, work_clock) if batching else (0, 0.0)
-    )
+    below, saving = _try_groups(engine, lengths, vocab_size, work_clock) if batching else (0, 0.0)
     found = SelfTest(
         difference, batching, below, saving, growth / lengths[-1], time.monotonic() - started
     )
