@@ -47,7 +47,7 @@ class Plan:
 
 QUICK = Plan("quick", rounds=1, documents=100, behind_seconds=5, bursts_seconds=4, alone=12)
 TUNING = Plan("tuning", rounds=1, documents=160, behind_seconds=0, bursts_seconds=0)
-FULL = Plan("full", rounds=3, documents=600, behind_seconds=15, bursts_seconds=8)
+FULL = Plan("full", rounds=5, documents=600, behind_seconds=15, bursts_seconds=8)
 
 
 @dataclass(frozen=True)
