@@ -26,7 +26,7 @@ from service.state import Service
 SMALL_BYTES = 1 << 20  # a refused body of at most this is read to its end
 _MOST_HEAD_BYTES = 65_536
 _SOON = 0.25  # seconds within which a plain request's body comes
-_LINES = {
+_STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode()) for status in HTTPStatus
 }
 _TOO_MUCH_HEAD = (
@@ -138,7 +138,7 @@ def protocol(service: Service) -> type[HttpToolsProtocol]:
             usual = header_lines(self.server_state.default_headers)
             if not keep_alive:
                 usual += b"connection: close\r\n"
-            self.transport.write(b"%s%s%s\r\n%s" % (_LINES[status], usual, headers, body))
+            self.transport.write(b"%s%s%s\r\n%s" % (_STATUS_LINES[status], usual, headers, body))
             if not keep_alive:
                 self.transport.close()
             self.on_response_complete()

@@ -298,10 +298,10 @@ class Scheduler:
     def _run_pieces(self, lane: Lane, group: Sequence[Piece]) -> None:
         engine = self._engine_for(lane, group[0].work)
         tokens = tuple(piece.tokens for piece in group)
-        ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)
-        lane.deliver()
-        started, work_before = time.monotonic(), self._work_clock()
         try:
+            ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)  # (batch, n), (batch,)
+            lane.deliver()
+            started, work_before = time.monotonic(), self._work_clock()
             output = engine.run(ids, lengths, contributions=group[0].contributions)
             work = self._work_clock() - work_before
             values = [
@@ -349,7 +349,7 @@ class Scheduler:
         return self.wide if lends else lane.engine
 
     def _release(self, tier: Tier, group: Sequence[Piece]) -> None:
-        """Give back the room of pieces that have run; their results may be delivered later."""
+        """Give back the room of pieces that have run, with the lock held."""
         self._tokens_running -= sum(piece.tokens for piece in group)
         for piece in group:
             self._forget(tier, piece)
@@ -365,6 +365,7 @@ class Scheduler:
             self._forget(tier, job)
 
     def _forget(self, tier: Tier, job: Job) -> None:
+        """Count a job no more, with the lock held."""
         if job.settled:
             return
         tier.remove(job)

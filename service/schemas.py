@@ -106,7 +106,7 @@ class ClassifyRequest(EstimateRequest):
     ] = None
 
 
-class _Given:
+class _AnswerPart:
     """Base of an answer's parts, of which there are many: plain objects cost a third of models."""
 
     __slots__ = ()
@@ -114,7 +114,7 @@ class _Given:
 
 
 @dataclass(slots=True)
-class Score(_Given):
+class Score(_AnswerPart):
     """A label and its probability."""
 
     label: str
@@ -122,7 +122,7 @@ class Score(_Given):
 
 
 @dataclass(slots=True)
-class Tokens(_Given):
+class Tokens(_AnswerPart):
     """What was read of a text."""
 
     total: Annotated[int, Field(description="Tokens of the whole text.")]
@@ -132,7 +132,7 @@ class Tokens(_Given):
 
 
 @dataclass(slots=True)
-class Passage(_Given):
+class Passage(_AnswerPart):
     """A passage that speaks for the label."""
 
     start: Annotated[int, Field(description="First character, counted in code points.")]
@@ -142,7 +142,7 @@ class Passage(_Given):
 
 
 @dataclass(slots=True)
-class Result(_Given):
+class Result(_AnswerPart):
     """A text's answer."""
 
     label: str
@@ -153,7 +153,7 @@ class Result(_Given):
 
 
 @dataclass(slots=True)
-class Timings(_Given):
+class Timings(_AnswerPart):
     """Milliseconds; the first three are summed over the request's texts."""
 
     tokenize: float

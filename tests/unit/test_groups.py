@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -97,3 +99,37 @@ def test_a_group_leaves_the_other_lanes_their_share() -> None:
             job.future.result(10)
     assert engine.runs[2] == [30, 30, 30]
     assert sum(len(run) for run in engine.runs[2:]) == 5
+
+
+def test_a_result_is_there_before_the_next_run_ends() -> None:
+    second_may_end = threading.Event()
+
+    def seconds(_batch: int, n: int) -> float:
+        assert n == 10 or second_may_end.wait(10)
+        return 0.0
+
+    first, second = piece(10), piece(20)
+    with running(FakeEngine(seconds=seconds), ONE_LANE) as scheduler:
+        scheduler.submit(first)
+        scheduler.submit(second)
+        try:
+            first.future.result(5)
+            assert not second.future.done()
+        finally:
+            second_may_end.set()
+        second.future.result(10)
+
+
+def test_who_there_is_no_memory_for_is_told_and_the_lane_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with running(FakeEngine(), ONE_LANE) as scheduler:
+        with monkeypatch.context() as patched:
+            patched.setattr("service.scheduler._batch", Mock(side_effect=MemoryError))
+            first = piece(30)
+            scheduler.submit(first)
+            with pytest.raises(MemoryError):
+                first.future.result(10)
+        second = piece(30)
+        scheduler.submit(second)
+        second.future.result(10)
