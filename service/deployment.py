@@ -212,6 +212,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         group_saving=self_test.group_saving,
         tokens_running=settings.tokens_in_flight
         or (lanes + long_lanes) * deployment.model.max_tokens,
+        keep_memory=settings.keep_memory_seconds,
     )
 
 

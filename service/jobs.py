@@ -9,10 +9,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from service.engines.base import Floats, Ids
 
@@ -171,3 +173,13 @@ class JobQueue:
 
 def _gone(job: Job) -> bool:
     return job.taken or job.future.cancelled()
+
+
+def batch_of(group: Sequence[Piece]) -> Ids:
+    """The pieces' ids (batch, n), padded with zeros to the longest."""
+    if len(group) == 1:
+        return group[0].ids[None]
+    ids = np.zeros((len(group), max(piece.tokens for piece in group)), dtype=np.int64)
+    for row, piece in zip(ids, group, strict=True):
+        row[: piece.tokens] = piece.ids
+    return ids

@@ -27,6 +27,7 @@ class Policy:
     group_below     documents of more tokens than this run alone
     group_saving    what each further document in a run saves; half of it may go into padding
     tokens_running  most tokens in all runs at once
+    keep_memory     how long lanes keep the memory of large runs after the last of them
     """
 
     lanes: int = 1
@@ -45,6 +46,7 @@ class Policy:
     group_below: int = 0
     group_saving: float = 0.0
     tokens_running: int = 131_072
+    keep_memory: float = 2.0
 
     @property
     def long_share(self) -> float:

@@ -26,12 +26,13 @@ import numpy as np
 from service.admission import Admission
 from service.cores import lower_priority, stay_on_core
 from service.cost import CostModel
-from service.engines.base import Engine, Ids
-from service.jobs import Job, Piece, Step
+from service.engines.base import Engine
+from service.jobs import Job, Piece, Step, batch_of
 from service.policy import Policy
 from service.tiers import Lane, Tier
 
 _SCAN = 64  # waiting jobs looked at for company
+_LARGE = 8192  # tokens of a run that leaves much memory behind
 _SOON = 0.25  # share of a document's work: what else runs and ends within it does not count
 
 
@@ -75,6 +76,7 @@ class Scheduler:
         self._announced: dict[Step, Tier] = {}  # where the piece behind each step will go
         self._tokens_running = 0
         self._short_of_tokens = False  # whether a lane waits for others' tokens
+        self._keep_until = 0.0  # when lanes give back what large runs needed, unless one comes
         self._closed = False
         self._last_run_failed = False
         self._at_work: Counter[int | None] = Counter()  # lanes that run something, by core
@@ -176,8 +178,10 @@ class Scheduler:
             lower_priority(lane.nice)
         if lane.core is not None:
             stay_on_core(lane.core)
-        while (group := self._take(lane)) or lane.owed:
-            if not group:
+        while (group := self._take(lane)) or lane.owed or lane.grown:
+            if not group and not lane.owed:
+                lane.shrink()
+            elif not group:
                 lane.deliver()
             elif isinstance(group[0], Step):
                 lane.deliver()
@@ -188,7 +192,8 @@ class Scheduler:
     def _take(self, lane: Lane) -> list[Job]:
         """The lane's next group; an empty one means that the scheduler is closed.
 
-        Or that there is none yet and the lane still owes results: it waits only without debts.
+        Or that there is none yet and the lane has something else to do: it waits only without
+        debts, and keeps what large runs needed only for a while.
         """
         tier = lane.tier
         with self._lock:
@@ -196,6 +201,9 @@ class Scheduler:
                 lane.busy = False
                 self._at_work[lane.core] -= 1
             while not self._closed:
+                keep = self._keep_until - time.monotonic() if lane.grown else None
+                if keep is not None and keep <= 0 and not lane.owed:
+                    return []
                 head = None if self._rests(lane) else tier.next
                 if head is not None and self._fits(head.tokens):
                     group = [job for job in self._group(tier, head) if _start(tier, job)]
@@ -210,7 +218,7 @@ class Scheduler:
                     return []
                 self._short_of_tokens |= head is not None
                 lane.waits = True
-                lane.alarm.wait()
+                lane.alarm.wait(keep)
                 lane.waits = False
             return []
 
@@ -299,7 +307,7 @@ class Scheduler:
         engine = self._engine_for(lane, group[0].work)
         tokens = tuple(piece.tokens for piece in group)
         try:
-            ids, lengths = _batch(group), np.array(tokens, dtype=np.int64)  # (batch, n), (batch,)
+            ids, lengths = batch_of(group), np.array(tokens, dtype=np.int64)  # (batch, n), (batch,)
             lane.deliver()
             started, work_before = time.monotonic(), self._work_clock()
             output = engine.run(ids, lengths, contributions=group[0].contributions)
@@ -314,7 +322,7 @@ class Scheduler:
         except BaseException as error:  # whatever it was, each waiter must know
             self._last_run_failed = True
             with self._lock:
-                self._release(lane.tier, group)
+                self._release(lane, engine, group)
             for piece in group:
                 piece.future.set_exception(error)
             return
@@ -326,7 +334,7 @@ class Scheduler:
         with self._lock:
             if lane.tier is self._fast:
                 self.admission.learn_pace(ended - started, work)
-            self._release(lane.tier, group)
+            self._release(lane, engine, group)
         waits = tuple(piece.waited + started - piece.submitted for piece in group)
         self._observe(Run(tokens, ended - started, waits, lent))
         lane.owed += [
@@ -348,11 +356,15 @@ class Scheduler:
             lends = alone and idle and 2 * (1 + lasting) <= self.policy.lanes
         return self.wide if lends else lane.engine
 
-    def _release(self, tier: Tier, group: Sequence[Piece]) -> None:
+    def _release(self, lane: Lane, engine: Engine, group: Sequence[Piece]) -> None:
         """Give back the room of pieces that have run, with the lock held."""
-        self._tokens_running -= sum(piece.tokens for piece in group)
+        tokens = sum(piece.tokens for piece in group)
+        self._tokens_running -= tokens
+        if tokens >= _LARGE:
+            lane.grown.add(engine)
+            self._keep_until = time.monotonic() + self.policy.keep_memory
         for piece in group:
-            self._forget(tier, piece)
+            self._forget(lane.tier, piece)
         if self._short_of_tokens:
             self._short_of_tokens = False
             self._wake_all()
@@ -375,16 +387,6 @@ class Scheduler:
             self._wake_all()  # whoever rests for it
         if self.depth == 0:  # what is left is rounding
             self._fast.backlog = self._long.backlog = 0.0
-
-
-def _batch(group: Sequence[Piece]) -> Ids:
-    """The pieces' ids (batch, n), padded with zeros to the longest."""
-    if len(group) == 1:
-        return group[0].ids[None]
-    ids = np.zeros((len(group), max(piece.tokens for piece in group)), dtype=np.int64)
-    for row, piece in zip(ids, group, strict=True):
-        row[: piece.tokens] = piece.ids
-    return ids
 
 
 def _start(tier: Tier, job: Job) -> bool:

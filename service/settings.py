@@ -120,6 +120,12 @@ class Settings:
         high=1 << 30,
         auto="the model's limit for each lane",
     )
+    keep_memory_seconds: float = _setting(
+        2.0,
+        "how long the memory that documents of 8,192 tokens or more took is kept for the next",
+        low=0,
+        high=86_400,
+    )
     window_overlap: int = _setting(
         256, "tokens that neighbouring windows of a long document share", low=0, high=1 << 20
     )

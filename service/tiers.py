@@ -26,6 +26,7 @@ class Lane:
         self.busy = False  # running something
         self.until = 0.0  # when that is predicted to end
         self.owed: list[tuple[Future[Any], Any]] = []  # results of its last run, not delivered yet
+        self.grown: set[Engine] = set()  # engines that large runs have left memory in
 
     def deliver(self) -> None:
         """Hand over the results that it owes.
@@ -36,6 +37,11 @@ class Lane:
         owed, self.owed = self.owed, []
         for future, result in owed:
             future.set_result(result)
+
+    def shrink(self) -> None:
+        """Give back the memory that its large runs have left in engines."""
+        while self.grown:
+            self.grown.pop().shrink()
 
 
 class Tier:

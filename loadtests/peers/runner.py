@@ -131,6 +131,7 @@ class Comparison:
         server = running.server
         warm_up(running, self.workload)
         alone = self._ask_alone(running)
+        time.sleep(self.plan.rest)
         for index, load in enumerate(loads):
             ready = functools.partial(settled, running, self.plan.patience)
             measure = functools.partial(self._watched, running, load, requests_of(server, load))

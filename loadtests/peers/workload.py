@@ -39,6 +39,7 @@ class Plan:
     clients: int = 32
     patience: float = 15.0
     alone: int = 40
+    rest: float = 3.0
 
     def values(self) -> dict[str, Any]:
         """For the record."""

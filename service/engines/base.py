@@ -74,6 +74,9 @@ class Engine(ABC):
         """The same network in memory of its own; None where one serves all threads as well."""
         return None
 
+    def shrink(self) -> None:  # noqa: B027 - most engines keep nothing
+        """Give the system back what earlier runs needed and none uses now."""
+
     @abstractmethod
     def close(self) -> None:
         """Give back memory and threads; the engine is not used afterwards."""

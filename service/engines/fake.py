@@ -27,6 +27,7 @@ class FakeEngine(Engine):
         self.seconds = seconds
         self.fail: Exception | None = None
         self.runs: list[list[int]] = []
+        self.shrunk = 0
         self.closed = False
 
     def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
@@ -41,6 +42,10 @@ class FakeEngine(Engine):
         per_token *= real[:, :, None] / np.maximum(lengths, 1)[:, None, None]
         per_token = per_token.astype(np.float32)  # (batch, n, labels)
         return Output(per_token.sum(axis=1, dtype=np.float32), per_token if contributions else None)
+
+    def shrink(self) -> None:
+        """Count how often."""
+        self.shrunk += 1
 
     def close(self) -> None:
         """Remember that it was closed."""

@@ -10,6 +10,7 @@ from models.classifier import Classifier
 from models.config import ModelConfig
 from models.weights import load_weights
 from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
+from service.engines.heap import trim_heap
 
 
 def cuda_works() -> bool:
@@ -40,6 +41,11 @@ class TorchEngine(Engine):
                 return Output(self._model(*inputs).cpu().numpy())
             logits, shares = self._model.explain(*inputs)
             return Output(logits.cpu().numpy(), shares.cpu().numpy())
+
+    def shrink(self) -> None:
+        """Give back what is free, on a CPU, where there is no arena."""
+        if self.info.device == "cpu":
+            trim_heap()
 
     def close(self) -> None:
         """Let the network go."""

@@ -24,7 +24,14 @@ from models.errors import ConfigError
 from tests.small_bundle import shared_bundle
 
 PLAN = Plan(
-    "tiny", rounds=1, documents=12, behind_seconds=0.2, bursts_seconds=0.2, clients=4, alone=4
+    "tiny",
+    rounds=1,
+    documents=12,
+    behind_seconds=0.2,
+    bursts_seconds=0.2,
+    clients=4,
+    alone=4,
+    rest=0,
 )
 
 
