@@ -125,7 +125,7 @@ def test_who_there_is_no_memory_for_is_told_and_the_lane_goes_on(
 ) -> None:
     with running(FakeEngine(), ONE_LANE) as scheduler:
         with monkeypatch.context() as patched:
-            patched.setattr("service.scheduler._batch", Mock(side_effect=MemoryError))
+            patched.setattr("service.scheduler.batch_of", Mock(side_effect=MemoryError))
             first = piece(30)
             scheduler.submit(first)
             with pytest.raises(MemoryError):
