@@ -22,7 +22,14 @@ from service.pipeline import Pipeline
 from service.policy import Policy
 from service.reading import Reader
 from service.scheduler import Run, Scheduler
-from service.selftest import CANARY, TOLERANCE, SelfTest, difference_between, run_self_test
+from service.selftest import (
+    CANARY,
+    TOLERANCE,
+    SelfTest,
+    difference_between,
+    run_self_test,
+    try_groups,
+)
 from service.settings import Settings
 
 _GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 1024, 16_384
@@ -63,10 +70,10 @@ class Deployment:
         self_test, cost = run_self_test(
             self.engine, canary, self.model.max_tokens, self.model.vocab_size, clock
         )
-        policy = choose_policy(settings, self, self_test)
+        policy = choose_policy(settings, self, batching=self_test.batching)
         scheduler = Scheduler(self.engine, cost, policy, work_clock=clock, observe=observe)
         pipeline = Pipeline(self.model.labels, reader, scheduler, self_test.bytes_per_token)
-        return Running(self, self_test, scheduler, pipeline)
+        return Running(self, settings, self_test, scheduler, pipeline)
 
 
 @dataclass(frozen=True)
@@ -74,12 +81,28 @@ class Running:
     """A deployment whose self-test is done and whose lanes run."""
 
     deployment: Deployment
+    settings: Settings
     self_test: SelfTest
     scheduler: Scheduler
     pipeline: Pipeline
 
+    def speed_up(self) -> None:
+        """What makes it faster but can wait until it answers; each document is right without it."""
+        self.scheduler.separate_lanes()
+        self.share_runs()
+        self.lend_cores()
+
+    def share_runs(self) -> None:
+        """Find out which documents had better share a run, and let them."""
+        if not self.self_test.batching:
+            return
+        engine, model = self.deployment.engine, self.deployment.model
+        below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
+        chosen = self.settings.group_below
+        self.scheduler.share_runs(below if chosen is None else chosen, saving)
+
     def lend_cores(self) -> None:
-        """Let a long document that is alone use all lanes' cores; to be called when there is time.
+        """Let a long document that is alone use all lanes' cores.
 
         The threads that help it are no more urgent than a long lane: they take their priority from
         the calling thread, which is lowered and should have nothing else to do.
@@ -180,8 +203,8 @@ def describe(bundle: Bundle, precision: str) -> Model:
     )
 
 
-def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTest) -> Policy:
-    """The scheduler's policy for this machine, from the settings and what the self-test found."""
+def choose_policy(settings: Settings, deployment: Deployment, *, batching: bool) -> Policy:
+    """The scheduler's policy for this machine, from the settings; without batching, none share."""
     on_gpu = deployment.engine.info.device != "cpu"
     cores = 1 if on_gpu else usable_cores()
     prioritised = can_lower_priority() and not on_gpu
@@ -190,11 +213,6 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
     lanes = settings.lanes
     if lanes is None:
         lanes = cores if prioritised or on_gpu else max(1, cores - long_lanes)
-    group_below = settings.group_below
-    if not self_test.batching:
-        group_below = 0
-    elif group_below is None:
-        group_below = self_test.group_below
     return Policy(
         lanes=lanes,
         long_lanes=long_lanes,
@@ -208,8 +226,7 @@ def choose_policy(settings: Settings, deployment: Deployment, self_test: SelfTes
         queue_seconds=settings.queue_seconds,
         group_size=settings.group_size,
         group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),
-        group_below=group_below,
-        group_saving=self_test.group_saving,
+        group_below=(settings.group_below or 0) if batching else 0,
         tokens_running=settings.tokens_in_flight
         or (lanes + long_lanes) * deployment.model.max_tokens,
         keep_memory=settings.keep_memory_seconds,

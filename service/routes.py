@@ -161,7 +161,6 @@ async def info(request: Request) -> dict[str, Any]:
         "self_test": {
             "largest_difference": test.largest_difference,
             "batching": test.batching,
-            "group_below_tokens": test.group_below,
             "bytes_per_token": test.bytes_per_token,
             "seconds": test.seconds,
         },

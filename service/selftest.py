@@ -1,8 +1,8 @@
 """What the service does before it calls itself ready.
 
 A canary document is classified alone, padded and among others: its answer must not depend on
-them. Then runs of several lengths are timed, to fit the cost model and to see whether short
-documents gain from sharing a run.
+them. Then runs of several lengths are timed, to fit the cost model. Whether short documents gain
+from sharing a run is tried later, while the service already answers (`try_groups`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOLERANCE = 1e-4
 
 _LENGTHS = (32, 128, 512, 2048)
 _ROUNDS = 4
-_ENOUGH = 0.05  # seconds of work after which two rounds must do: nobody can use the service yet
+_ENOUGH = 0.03  # seconds of work after which two rounds must do: nobody can use the service yet
 _GROUP_TOKENS, _GROUP_SIZE = 1024, 8  # in the trial of sharing; never fewer than two documents
 # A shared run may even take a little longer than its members alone: handing documents over and
 # answering them costs less when several are done at once.
@@ -40,16 +40,12 @@ class SelfTest:
 
     largest_difference   of a probability, between alone, padded and mixed
     batching             whether documents may share a run
-    group_below          length up to which sharing a run is faster
-    group_saving         seconds of work that each further short document in a run saves
     bytes_per_token      memory that a run takes for each of its tokens
     seconds              what the self-test took
     """
 
     largest_difference: float
     batching: bool
-    group_below: int
-    group_saving: float
     bytes_per_token: float
     seconds: float
 
@@ -63,18 +59,38 @@ def run_self_test(
     batching = difference <= TOLERANCE
     memory_before = _peak_bytes()
     random = np.random.default_rng(0)
-    lengths = sorted({min(length, limit) for length in _LENGTHS})
     samples = []
-    for length in lengths:
+    for length in _lengths(limit):
         ids = random.integers(0, vocab_size, (1, length))  # (1, n)
         (seconds,) = _fastest(engine, [ids], work_clock)
         samples.append((length, seconds))
     growth = max(0, _peak_bytes() - memory_before)
-    below, saving = _try_groups(engine, lengths, vocab_size, work_clock) if batching else (0, 0.0)
-    found = SelfTest(
-        difference, batching, below, saving, growth / lengths[-1], time.monotonic() - started
-    )
+    longest, _ = samples[-1]
+    found = SelfTest(difference, batching, growth / longest, time.monotonic() - started)
     return found, CostModel(samples)
+
+
+def try_groups(
+    engine: Engine, limit: int, vocab_size: int, work_clock: Callable[[], float]
+) -> tuple[int, float]:
+    """The largest length of those tried up to which a group is faster than its members alone.
+
+    And the seconds of work that each further member saves of the shortest. A group and one alone
+    are timed in turns: a machine that is slower for a moment does not decide it.
+    """
+    below, saving = 0, 0.0
+    for length in _lengths(limit):
+        if engine.info.device == "cpu" and length > 512:
+            break  # on a core, long documents never gain
+        size = max(2, min(_GROUP_SIZE, _GROUP_TOKENS // length))
+        group = np.random.default_rng(1).integers(0, vocab_size, (size, length))  # (batch, n)
+        alone, together = _fastest(engine, [group[:1], group], work_clock)
+        if alone * size < _WORTH_IT * together:
+            break
+        if below == 0:
+            saving = max(0.0, (alone * size - together) / (size - 1))
+        below = length
+    return below, saving
 
 
 def difference_between(one: Engine, other: Engine, ids: Ids) -> float:
@@ -99,27 +115,8 @@ def _canary_difference(engine: Engine, canary: Ids, limit: int) -> float:
     return float(max(np.abs(mixed - alone).max(), np.abs(padded - alone).max()))
 
 
-def _try_groups(
-    engine: Engine, lengths: list[int], vocab_size: int, work_clock: Callable[[], float]
-) -> tuple[int, float]:
-    """The largest length of those tried up to which a group is faster than its members alone.
-
-    And what each further member saves of the shortest. Both are timed in turns: a machine that is
-    slower for a moment does not decide it.
-    """
-    below, saving = 0, 0.0
-    for length in lengths:
-        if engine.info.device == "cpu" and length > 512:
-            break  # on a core, long documents never gain
-        size = max(2, min(_GROUP_SIZE, _GROUP_TOKENS // length))
-        group = np.random.default_rng(1).integers(0, vocab_size, (size, length))  # (batch, n)
-        alone, together = _fastest(engine, [group[:1], group], work_clock)
-        if alone * size < _WORTH_IT * together:
-            break
-        if below == 0:
-            saving = max(0.0, (alone * size - together) / (size - 1))
-        below = length
-    return below, saving
+def _lengths(limit: int) -> list[int]:
+    return sorted({min(length, limit) for length in _LENGTHS})
 
 
 def _fastest(

@@ -9,6 +9,7 @@ import logging
 import os
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
+    gc.disable()  # until all is loaded: the collector would go through it again and again
     settings = read_settings(vars(args))
     from service import logs  # noqa: PLC0415 - wrong settings are told before anything loads
 
@@ -48,20 +50,22 @@ def run(args: argparse.Namespace) -> int:
     from service.listening import bind  # noqa: PLC0415
     from service.state import Service  # noqa: PLC0415
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    with bind(settings.host, settings.port) as listening:
-        host, port = listening.getsockname()[:2]
+    def start() -> Service:
         service = Service(settings, load_deployment(settings))
-
-        def when_ready() -> None:
-            _keep_what_is_loaded()
-            print(announcement(service, host, port), flush=True)
-
-        service.when_ready = when_ready
+        service.when_ready = lambda: print(announcement(service, host, port), flush=True)
         service.start()
-        from service.server import Server  # noqa: PLC0415 - loads while the self-test runs
+        return service
 
-        Server(service).run(sockets=[listening])
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    with bind(settings.host, settings.port) as listening, ThreadPoolExecutor(1) as starter:
+        host, port = listening.getsockname()[:2]
+        starting = starter.submit(start)
+        from service.server import Server  # noqa: PLC0415 - loads while the bundle is checked
+
+        service = starting.result()
+        server = Server(service)
+        _keep_what_is_loaded()
+        server.run(sockets=[listening])
     logging.shutdown()
     sys.stdout.flush()
     if not service.closed:  # a run that outlived the drain time must not hold up the end
@@ -71,9 +75,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _keep_what_is_loaded() -> None:
     """Spare the collector what stays for good, and let it look less often at what does not."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
+    gc.enable()
 
 
 def announcement(service: Service, host: str, port: int) -> str:

@@ -66,8 +66,7 @@ class Service:
         self._running = running
         self.when_ready()
         try:
-            running.scheduler.separate_lanes()
-            running.lend_cores()
+            running.speed_up()
         except LongdocError as error:  # all else works without it
             log.warning("lanes share what they run on, and no core is lent: %s", error)
 

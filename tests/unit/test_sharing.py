@@ -1,0 +1,56 @@
+"""Which documents share a run: found out by trying, after the service is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from service.deployment import Running
+from service.engines.fake import FakeEngine
+from service.settings import Settings
+from tests.serving import LABELS, fake_deployment
+
+Seconds = Callable[[int, int], float]
+
+
+@contextmanager
+def deployed(seconds: Seconds, group_below: int | None = None) -> Iterator[Running]:
+    engine = FakeEngine(len(LABELS), seconds)
+    settings = Settings(lanes=1, long_lanes=0, group_below=group_below)
+    found = fake_deployment(engine).start(settings, lambda _: None)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def by_the_run(_batch: int, _n: int) -> float:
+    return 0.004
+
+
+def by_the_square_of_the_batch(batch: int, _n: int) -> float:
+    return 0.002 * batch * batch
+
+
+def test_nobody_shares_before_it_was_tried() -> None:
+    with deployed(by_the_run) as running:
+        assert running.scheduler.policy.group_below == 0
+        running.share_runs()
+        policy = running.scheduler.policy
+    assert policy.group_below >= 128
+    assert policy.group_saving == pytest.approx(0.004, rel=0.5)
+
+
+def test_nobody_shares_where_it_takes_longer() -> None:
+    with deployed(by_the_square_of_the_batch) as running:
+        running.share_runs()
+        assert running.scheduler.policy.group_below == 0
+
+
+def test_a_length_that_was_set_holds_from_the_start_and_whatever_is_found() -> None:
+    with deployed(by_the_square_of_the_batch, group_below=77) as running:
+        assert running.scheduler.policy.group_below == 77
+        running.share_runs()
+        assert running.scheduler.policy.group_below == 77
