@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,8 +98,10 @@ class Running:
             return
         engine, model = self.deployment.engine, self.deployment.model
         below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
-        chosen = self.settings.group_below
-        self.scheduler.share_runs(below if chosen is None else chosen, saving)
+        if self.settings.group_below is not None:
+            below = self.settings.group_below
+        policy = self.scheduler.policy
+        self.scheduler.policy = replace(policy, group_below=below, group_saving=saving)
 
     def lend_cores(self) -> None:
         """Let a long document that is alone use all lanes' cores.

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -136,10 +136,6 @@ class Scheduler:
                 return
             for same_core in (lane, *long[index : index + 1]):
                 same_core.engine = own
-
-    def share_runs(self, below: int, saving: float) -> None:
-        """Let documents of up to so many tokens share runs, each further one saving so much."""
-        self.policy = replace(self.policy, group_below=below, group_saving=saving)
 
     @property
     def engines(self) -> set[Engine]:

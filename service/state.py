@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from models.errors import LongdocError
 from service.deployment import Deployment, Running
 from service.errors import Draining, NotReady, Overloaded, ServiceError
 from service.logs import service as log
@@ -28,6 +27,7 @@ class Service:
         self.in_flight = 0
         self.when_ready: Callable[[], None] = lambda: None
         self.closed = False
+        self.settled = threading.Event()  # nothing of the start goes on any more
         self._held_bytes = 0
         self._running: Running | None = None
         self._failure: BaseException | None = None
@@ -45,6 +45,12 @@ class Service:
         self._starter.start()
 
     def _start(self) -> None:
+        try:
+            self._become_ready()
+        finally:
+            self.settled.set()
+
+    def _become_ready(self) -> None:
         try:
             running = self.deployment.start(self.settings, self.metrics.observe_run)
         except BaseException as error:  # the service then never becomes ready, and says why
@@ -67,8 +73,8 @@ class Service:
         self.when_ready()
         try:
             running.speed_up()
-        except LongdocError as error:  # all else works without it
-            log.warning("lanes share what they run on, and no core is lent: %s", error)
+        except Exception as error:  # an engine's fault, of whatever kind: all works without it
+            log.warning("it answers, but could not be made as fast as it might be: %s", error)
 
     @property
     def running(self) -> Running:

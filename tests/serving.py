@@ -103,6 +103,7 @@ def serving(
             wait_until(lambda: server.started)
             if wait:
                 wait_until(lambda: served.get("/readyz").status_code == 200)
+                assert service.settled.wait(20)
             yield served
         finally:
             server.should_exit = True

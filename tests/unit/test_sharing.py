@@ -10,6 +10,7 @@ import pytest
 from service.deployment import Running
 from service.engines.fake import FakeEngine
 from service.settings import Settings
+from service.state import Service
 from tests.serving import LABELS, fake_deployment
 
 Seconds = Callable[[int, int], float]
@@ -54,3 +55,18 @@ def test_a_length_that_was_set_holds_from_the_start_and_whatever_is_found() -> N
         assert running.scheduler.policy.group_below == 77
         running.share_runs()
         assert running.scheduler.policy.group_below == 77
+
+
+def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
+    engine = FakeEngine(len(LABELS))
+    service = Service(Settings(lanes=1, long_lanes=0), fake_deployment(engine))
+
+    def fail_from_now_on() -> None:
+        engine.fail = RuntimeError("no memory")
+
+    service.when_ready = fail_from_now_on
+    service.start()
+    assert service.settled.wait(20)
+    service.check_ready()
+    assert service.running.scheduler.policy.group_below == 0
+    service.close()
