@@ -10,7 +10,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from typing import Any
 
 from models.errors import LongdocError
 
@@ -33,6 +33,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for: that takes longer than all the rest here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_args: Any) -> None:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        parser.exit(message=f"longdoc {version('longdoc')}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; return 0 when done, 2 for a mistake the user can mend."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -40,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="longdoc", description="Train, export and serve classifiers for long documents."
     )
-    parser.add_argument("--version", action="version", version=f"longdoc {version('longdoc')}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="tell which this is")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (module_name, summary) in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary)

@@ -56,7 +56,7 @@ Config = Annotated[
 class Document(BaseModel):
     """A frozen record that is stored as JSON; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Description(Document):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -16,6 +17,8 @@ from service.middleware import Edge
 from service.problems import install_handlers
 from service.state import Service
 
+_FIRST_ANSWERS = 0.1  # seconds
+
 
 def create_app(service: Service) -> ASGIApp:
     """The web application around a service; starting it starts the self-test, if nobody has."""
@@ -23,6 +26,8 @@ def create_app(service: Service) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
+        # The first requests come before what only makes later ones faster.
+        asyncio.get_running_loop().call_later(_FIRST_ANSWERS, service.has_begun.set)
         yield
         await run_in_threadpool(service.close)
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from models.bundle import Bundle, Precision, find_bundles, load_bundle
+from models.bundle import Bundle
 from models.description import TOKENIZER
-from models.errors import BundleError, ConfigError
-from models.mechanisms import ATTENTIONS
+from models.errors import BundleError
 from service.cores import can_lower_priority, lower_priority, own_cores, usable_cores
 from service.engines.base import Engine
 from service.logs import service as log
+from service.opening import choose_engine, find_bundle
 from service.pipeline import Pipeline
 from service.policy import Policy
 from service.reading import Reader
@@ -88,6 +87,7 @@ class Running:
 
     def speed_up(self) -> None:
         """What makes it faster but can wait until it answers; each document is right without it."""
+        self.pipeline.reader.speed_up()
         self.scheduler.separate_lanes()
         self.share_runs()
         self.lend_cores()
@@ -139,51 +139,18 @@ class Running:
 
 
 def load_deployment(settings: Settings) -> Deployment:
-    """Find and check the bundle, and open the engine; errors say what to change."""
-    from service.engines import open_engine  # noqa: PLC0415 - the engines' libraries load slowly
-
+    """Open what the settings name; errors say what to change."""
     bundle = find_bundle(settings)
-    engine = open_engine(
-        bundle,
-        engine=settings.engine,
-        device=settings.device,
-        precision=cast("Precision", settings.precision),
-        threads=1,
-    )
+    engine = choose_engine(settings, bundle)
+    return Deployment(describe(bundle, settings.precision), engine, load_tokenizer(bundle))
+
+
+def load_tokenizer(bundle: Bundle) -> Tokenizer:
+    """The bundle's tokenizer."""
     try:
-        tokenizer = Tokenizer.from_file(str(bundle.file(TOKENIZER)))
+        return Tokenizer.from_file(str(bundle.file(TOKENIZER)))
     except Exception as error:  # the library raises nothing more exact
         raise BundleError(f"{bundle.path / TOKENIZER} is not a tokenizer: {error}") from None
-    return Deployment(describe(bundle, engine.info.precision), engine, tokenizer)
-
-
-def find_bundle(settings: Settings) -> Bundle:
-    """The bundle that the settings name, or its sibling with the attention they name."""
-    known = {path.name: path for path in find_bundles(settings.bundles)}
-    path = known.get(settings.bundle, Path(settings.bundle))
-    if not path.is_dir():
-        raise ConfigError(
-            f"there is no bundle {settings.bundle!r}: name a folder, or one of those in "
-            f"{settings.bundles}: {', '.join(known) or 'none'}"
-        )
-    bundle = load_bundle(path)
-    if settings.attention is None or settings.attention == bundle.manifest.config.attention:
-        return bundle
-    return load_bundle(_sibling(bundle, settings.attention))
-
-
-def _sibling(bundle: Bundle, attention: str) -> Path:
-    """The bundle beside this one, of the same data set, with another attention."""
-    wanted = ATTENTIONS[attention].name.replace("_", "-")
-    own = bundle.manifest.config.attention.replace("_", "-")
-    data_set = bundle.path.name.replace("_", "-").removesuffix(own)
-    siblings = {p.name.replace("_", "-"): p for p in find_bundles(bundle.path.resolve().parent)}
-    if data_set + wanted not in siblings:
-        have = ", ".join(p.name for n, p in siblings.items() if n.startswith(data_set))
-        raise ConfigError(
-            f"no bundle of {data_set.rstrip('-')} has attention {attention!r}; there are: {have}"
-        )
-    return siblings[data_set + wanted]
 
 
 def describe(bundle: Bundle, precision: str) -> Model:

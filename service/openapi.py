@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,6 +38,7 @@ def _errors(
     }
 
 
+@functools.cache
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """A model's JSON schema with every reference replaced by what it refers to."""
     schema = model.model_json_schema()

@@ -38,7 +38,7 @@ router = APIRouter(prefix="/v2", tags=["open inference protocol"])
 class _Tolerant(BaseModel):
     """What the protocol may add later is let through."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
 
 
 class InputTensor(_Tolerant):

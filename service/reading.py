@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from service.engines.base import Ids
 from service.errors import EmptyText, TooManyTokens
-from service.fast_bpe import fast_encoder
+from service.fast_bpe import Encode, fast_encoder
 
 Overflow = Literal["window", "truncate", "error"]
 Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
@@ -71,11 +71,15 @@ class Reader:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
-        self._encode = fast_encoder(tokenizer)
+        self._encode: Encode | None = None
         self.limit = limit
         self.overlap = min(overlap, limit // 2)
         self._tokens_per_character = 0.3
         self._seconds_per_character = 1e-6
+
+    def speed_up(self) -> None:
+        """From now on take the quicker of two ways to the same ids, if there is one."""
+        self._encode = fast_encoder(self.tokenizer)
 
     def guess(self, text: str) -> int:
         """Tokens that the text will have, from what earlier texts had."""

@@ -37,7 +37,7 @@ _Positive = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 class Message(BaseModel):
     """Base of all: no field is guessed, none is ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 def _one_of_the_input_names(schema: dict[str, Any]) -> None:

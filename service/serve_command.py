@@ -39,6 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
+    # The lanes are the parallelism: numpy's own threads would only spin, from its import on.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.disable()  # until all is loaded: the collector would go through it again and again
     settings = read_settings(vars(args))
     from service import logs  # noqa: PLC0415 - wrong settings are told before anything loads
@@ -46,21 +48,28 @@ def run(args: argparse.Namespace) -> int:
     logs.configure(settings.log_format, settings.log_level)
     for sentence in unknown_variables():
         logs.service.warning(sentence)
-    from service.deployment import load_deployment  # noqa: PLC0415
     from service.listening import bind  # noqa: PLC0415
-    from service.state import Service  # noqa: PLC0415
-
-    def start() -> Service:
-        service = Service(settings, load_deployment(settings))
-        service.when_ready = lambda: print(announcement(service, host, port), flush=True)
-        service.start()
-        return service
+    from service.opening import choose_engine, find_bundle  # noqa: PLC0415
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     with bind(settings.host, settings.port) as listening, ThreadPoolExecutor(1) as starter:
+        # Whatever another thread can do without Python goes on while the next modules load.
+        bundle = find_bundle(settings)
+        opening = starter.submit(choose_engine, settings, bundle)
+        from service.deployment import Deployment, describe, load_tokenizer  # noqa: PLC0415
+        from service.state import Service  # noqa: PLC0415
+
+        model, tokenizer = describe(bundle, settings.precision), load_tokenizer(bundle)
+
+        def start() -> Service:
+            service = Service(settings, Deployment(model, opening.result(), tokenizer))
+            service.when_ready = lambda: print(announcement(service, host, port), flush=True)
+            service.start()
+            return service
+
         host, port = listening.getsockname()[:2]
         starting = starter.submit(start)
-        from service.server import Server  # noqa: PLC0415 - loads while the bundle is checked
+        from service.server import Server  # noqa: PLC0415
 
         service = starting.result()
         server = Server(service)

@@ -7,6 +7,7 @@ generated from the fields below.
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import os
 import types
@@ -224,8 +225,13 @@ def default_text(about: Field[Any]) -> str:
     return str(about.default)
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Settings)
+
+
 def _kind(about: Field[Any]) -> type:
-    hint = get_type_hints(Settings)[about.name]
+    hint = _hints()[about.name]
     if isinstance(hint, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
     return tuple if getattr(hint, "__origin__", None) is tuple else hint

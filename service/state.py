@@ -27,6 +27,7 @@ class Service:
         self.in_flight = 0
         self.when_ready: Callable[[], None] = lambda: None
         self.closed = False
+        self.has_begun = threading.Event()  # the application has had time for a first answer
         self.settled = threading.Event()  # nothing of the start goes on any more
         self._held_bytes = 0
         self._running: Running | None = None
@@ -71,6 +72,7 @@ class Service:
         )
         self._running = running
         self.when_ready()
+        self.has_begun.wait()
         try:
             running.speed_up()
         except Exception as error:  # an engine's fault, of whatever kind: all works without it
@@ -138,6 +140,7 @@ class Service:
 
     def close(self) -> None:
         """End the lanes; a run that does not end within a second is left behind."""
+        self.has_begun.set()
         if self._starter is not None:
             self._starter.join()
         if self._running is None:

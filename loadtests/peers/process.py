@@ -72,11 +72,16 @@ def _start(
         return subprocess.Popen(  # noqa: S603 - the servers of the registry
             server.command(bundle.resolve(), port),
             cwd=folder,
-            env=os.environ | variables,
+            env=_environment() | variables,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables, but that Python keeps what it compiled, as it does by itself."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _wait_for_answer(

@@ -90,7 +90,12 @@ def test_a_vocabulary_that_was_not_learnt_by_merging_is_left_alone() -> None:
 def test_short_texts_are_quick_to_read_where_it_can_be_used() -> None:
     known = tokenizer()
     reader = Reader(known, limit=64, overlap=8)
+    before = reader.read("some words").ids
+    assert not reader.is_quick("some words")
+    reader.speed_up()
     assert reader.is_quick("some words")
     assert not reader.is_quick("some words " * 1000)
+    assert reader.read("some words").ids.tolist() == before.tolist()
     with_normalizer(known)
-    assert not Reader(known, limit=64, overlap=8).is_quick("some words")
+    reader.speed_up()
+    assert not reader.is_quick("some words")

@@ -20,7 +20,9 @@ WORDS = st.text(alphabet="aàb한🧬\u0645.! \n", min_size=1, max_size=400)
 
 def reader(limit: int = 64, overlap: int = 16) -> Reader:
     """A reader with a small limit."""
-    return Reader(tokenizer(), limit, overlap)
+    made = Reader(tokenizer(), limit, overlap)
+    made.speed_up()
+    return made
 
 
 def test_a_document_that_fits_has_one_window() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,6 +58,21 @@ def test_a_length_that_was_set_holds_from_the_start_and_whatever_is_found() -> N
         assert running.scheduler.policy.group_below == 77
 
 
+def test_the_first_answers_come_before_what_makes_later_ones_faster() -> None:
+    service = Service(Settings(lanes=1, long_lanes=0), fake_deployment(FakeEngine(len(LABELS))))
+    ready = threading.Event()
+    service.when_ready = ready.set
+    service.start()
+    assert ready.wait(20)
+    service.check_ready()
+    assert not service.settled.wait(0.05)
+    assert not service.running.pipeline.reader.is_quick("some words")
+    service.has_begun.set()
+    assert service.settled.wait(20)
+    assert service.running.pipeline.reader.is_quick("some words")
+    service.close()
+
+
 def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
     engine = FakeEngine(len(LABELS))
     service = Service(Settings(lanes=1, long_lanes=0), fake_deployment(engine))
@@ -65,6 +81,7 @@ def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
         engine.fail = RuntimeError("no memory")
 
     service.when_ready = fail_from_now_on
+    service.has_begun.set()
     service.start()
     assert service.settled.wait(20)
     service.check_ready()
