@@ -39,7 +39,7 @@ def main() -> int:
             subject = read_subject(args.bundle)
             plan = QUICK if args.quick else TUNING
             workload = Workload(subject.path, plan, subject.longest)
-            tune(find_servers(args.only), subject.path, workload, _speaker())
+            tune(find_servers(args.only), subject.path, workload, _speaker(), anew=True)
         else:
             _run(args)
     except LongdocError as error:
@@ -87,7 +87,7 @@ def _run(args: argparse.Namespace) -> None:
     rounds = f"{plan.rounds} round" + "s" * (plan.rounds > 1)
     say(f"{run.run}: {rounds} of {len(servers)} servers, about {minutes:.0f} minutes")
     if plan is FULL and not args.no_tune:
-        say("first the settings of each peer that were not measured with this bundle (5 minutes)")
+        say("first each peer whose settings are not all known for this bundle (2 minutes each)")
         tune(servers, subject.path, Workload(subject.path, TUNING, subject.longest), say)
     workload = Workload(subject.path, plan, subject.longest)
     Comparison(subject, workload, store, run.run, say).measure(servers)

@@ -145,6 +145,7 @@ SERVERS: tuple[Server, ...] = (
             _RAY | {"batch": 4},
             _RAY | {"batch": 1, "wait_ms": 0},
             _RAY | {"variables": _RAY_FAST},
+            _RAY | {"batch": 4, "variables": _RAY_FAST},
         ),
         variables={"RAY_USAGE_STATS_ENABLED": "0"},
         basis="`serve.batch`, the model in a thread so that the replica goes on taking requests, "

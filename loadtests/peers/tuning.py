@@ -29,44 +29,55 @@ _QUIET = 0.1  # share of the processors that others may use
 
 
 def tune(
-    servers: Sequence[Server], bundle: Path, workload: Workload, say: Callable[[str], None]
+    servers: Sequence[Server],
+    bundle: Path,
+    workload: Workload,
+    say: Callable[[str], None],
+    *,
+    anew: bool = False,
 ) -> None:
     """Measure the settings of the servers named and keep the figures beside the others'.
 
-    What was measured before with this bundle, while others left the machine alone, is kept.
+    All of a server's settings together, since a choice among figures of several machines or days
+    is none; or none of them, when all are known for this bundle and not asked for `anew`.
     """
     for server in servers:
-        for settings in server.tried if server.name != OURS else ():
-            known = _known(server, settings, bundle.name)
-            if known and float(known["found"].get("others_share", 1.0)) < _QUIET:
-                continue
-            say(f"{server.title} {json.dumps(dict(settings))}")
-            found = known["found"] if known else {}
-            for _ in range(_TRIES):
-                last = _try(server, settings, bundle, workload)
-                say(f"  {last}")
-                found = _quieter(found, last)
-                if last.get("others_share", 0.0) < _QUIET:
-                    break
-            row = {
-                "settings": dict(settings),
-                "bundle": bundle.name,
-                "documents": workload.plan.documents,
-                "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                "cores": len(os.sched_getaffinity(0)),
-                "found": found,
-            }
-            kept = read_kept()
-            others = [r for r in kept.get(server.name, []) if r["settings"] != row["settings"]]
-            kept[server.name] = [*others, row]
-            KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        if server.name != OURS and (anew or not _all_known(server, bundle.name)):
+            rows = [_measure(server, settings, bundle, workload, say) for settings in server.tried]
+            KEPT.write_text(
+                json.dumps(read_kept() | {server.name: rows}, indent=1) + "\n", encoding="utf-8"
+            )
 
 
-def _known(server: Server, settings: Settings, bundle: str) -> dict[str, Any] | None:
-    for row in rows_of(server):
-        if row["settings"] == dict(settings) and row["bundle"] == bundle:
-            return row
-    return None
+def _all_known(server: Server, bundle: str) -> bool:
+    known = [row["settings"] for row in rows_of(server) if row["bundle"] == bundle]
+    return all(dict(settings) in known for settings in server.tried)
+
+
+def _measure(
+    server: Server,
+    settings: Settings,
+    bundle: Path,
+    workload: Workload,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """The row of one server's settings: the quieter of two tries, if others disturbed the first."""
+    say(f"{server.title} {json.dumps(dict(settings))}")
+    found: dict[str, Any] = {}
+    for _ in range(_TRIES):
+        last = _try(server, settings, bundle, workload)
+        say(f"  {last}")
+        found = _quieter(found, last)
+        if last.get("others_share", 0.0) < _QUIET:
+            break
+    return {
+        "settings": dict(settings),
+        "bundle": bundle.name,
+        "documents": workload.plan.documents,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": len(os.sched_getaffinity(0)),
+        "found": found,
+    }
 
 
 def _try(server: Server, settings: Settings, bundle: Path, workload: Workload) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pytest
 from benchmarks.environment import describe_environment
 from benchmarks.records import Run
 from benchmarks.store import Store
-from loadtests.peers import figures, report
+from loadtests.peers import figures, report, tuning
 from loadtests.peers.__main__ import new_run, resumed_run
 from loadtests.peers.figures import Results, find_run
-from loadtests.peers.registry import LIMIT, OURS, find_servers
+from loadtests.peers.registry import LIMIT, OURS, Settings, find_servers
 from loadtests.peers.report import markdown
 from loadtests.peers.runner import Comparison
 from loadtests.peers.subject import read_subject
@@ -130,3 +130,27 @@ def test_only_an_unfinished_comparison_of_the_same_plan_is_resumed(tmp_path: Pat
     store.append(run.model_copy(update={"finished": run.started}))
     with pytest.raises(ConfigError, match="no unfinished comparison"):
         resumed_run(store, PLAN, subject)
+
+
+def test_a_servers_settings_are_all_measured_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "KEPT", tmp_path / "tuning.json")
+    ours, plain = find_servers("longdoc,fastapi")
+    subject = read_subject(shared_bundle().path)
+    workload = Workload(subject.path, PLAN, subject.longest)
+    lines: list[str] = []
+
+    def measured(*tried: Settings, anew: bool = False) -> int:
+        lines.clear()
+        peer = replace(plain, tried=tried)
+        tuning.tune([ours, peer], subject.path, workload, lines.append, anew=anew)
+        assert [row["settings"] for row in tuning.rows_of(peer)] == [dict(each) for each in tried]
+        assert all(row["found"]["mixed"] > 0 for row in tuning.rows_of(peer))
+        return sum(line.startswith(plain.title) for line in lines)
+
+    one, two = plain.tried[0], plain.tried[2]
+    assert measured(one) == 1
+    assert measured(one) == 0
+    assert measured(one, two) == 2
+    assert measured(one, anew=True) == 1
