@@ -74,6 +74,12 @@ class Results:
         """A server's records, in the order in which they were made."""
         return [test for _, test in self._tests if test.server == server]
 
+    def start(self, server: str) -> Cell | None:
+        """Seconds to a server's first answer, one for each of its starts."""
+        tests = [test for test in self.of(server) if test.requests]
+        seconds = sorted({float(test.settings["start_seconds"]) for test in tests})
+        return Cell(tuple(seconds)) if seconds else None
+
     def row(self, server: str, load: str) -> Row | None:
         """A server under a load, or None when it took no part."""
         numbered = [

@@ -102,9 +102,7 @@ def _text(column: str, cell: Cell | None, results: Results) -> str:
     if cell is None:
         return "–"
     if column == "documents/s":
-        low, high = min(cell.values), max(cell.values)
-        spread = f" ({low:.1f} to {high:.1f})" if len(cell.values) > 1 else ""
-        return f"{cell.middle:.1f}{spread}"
+        return _with_range(cell, digits=1)
     if column == "memory":
         return f"{cell.middle / 2**20:,.0f} MiB"
     if column == "failed":
@@ -114,11 +112,19 @@ def _text(column: str, cell: Cell | None, results: Results) -> str:
     return f"{cell.middle * 1000:,.0f} ms"
 
 
+def _with_range(cell: Cell, digits: int) -> str:
+    middle, low, high = (
+        f"{value:.{digits}f}" for value in (cell.middle, min(cell.values), max(cell.values))
+    )
+    return f"{middle} ({low} to {high})" if len(cell.values) > 1 else middle
+
+
 def _verdict(results: Results) -> str:
     behind = where_behind(results)
     reached = "\n".join(f"- {line}" for line in goals(results))
     if not behind:
-        return f"No peer is ahead of Longdoc in any column of (a) to (d).\n\n{reached}"
+        none = "No peer is ahead of Longdoc in any column of (a) to (d), nor with its first answer."
+        return f"{none}\n\n{reached}"
     listed = "\n".join(f"- {line}" for line in behind)
     return f"Where a peer is ahead of Longdoc:\n\n{listed}\n\nWhat was aimed at:\n\n{reached}"
 
@@ -131,19 +137,19 @@ def _servers(results: Results) -> str:
     ]
     for server in SERVERS:
         tests = [test for test in results.of(server.name) if test.requests]
-        if not tests:
+        start = results.start(server.name)
+        if start is None:
             continue
         about = [test.settings for test in tests]
         versions = about[-1]["versions"]
-        starts = sorted({each["start_seconds"] for each in about})
-        start = starts[len(starts) // 2]
         apart = [
             max((each.get(name, 0.0) for each in about), default=0.0)
             for name in ("difference_under_load", "difference_from_limit")
         ]
         lines.append(
             f"| {server.title} | {versions.get(server.package, '?')} | {versions['onnxruntime']} "
-            f"| {versions['tokenizers']} | {start:.1f} s | {apart[0]:.1e} | {apart[1]:.1e} |"
+            f"| {versions['tokenizers']} | {_with_range(start, digits=2)} s "
+            f"| {apart[0]:.1e} | {apart[1]:.1e} |"
         )
     return "\n".join(lines)
 

@@ -29,11 +29,11 @@ def where_behind(results: Results) -> list[str]:
                         f"({letter}) {column}: {_NAMES[server]}, "
                         f"{_ratio(value, mine.middle):.2f} of Longdoc's figure"
                     )
-    start = _start(results)
+    starts = {name: start.middle for name in _NAMES if (start := results.start(name))}
     lines += [
-        f"first answer: {_NAMES[name]} after {seconds:.1f} s, Longdoc after {start[OURS]:.1f} s"
-        for name, seconds in start.items()
-        if OURS in start and ahead(seconds, start[OURS], more=False)
+        f"first answer: {_NAMES[name]} after {seconds:.2f} s, Longdoc after {starts[OURS]:.2f} s"
+        for name, seconds in starts.items()
+        if OURS in starts and ahead(seconds, starts[OURS], more=False)
     ]
     return lines
 
@@ -110,18 +110,6 @@ def _middle(results: Results, server: str, load: str, column: str) -> float | No
     row = results.row(server, load)
     cell = row.cells.get(column) if row is not None else None
     return None if cell is None else cell.middle
-
-
-def _start(results: Results) -> dict[str, float]:
-    """Seconds to the first answer, the median over starts, by server."""
-    found = {}
-    for name in _NAMES:
-        seconds = sorted(
-            {test.settings["start_seconds"] for test in results.of(name) if test.requests}
-        )
-        if seconds:
-            found[name] = float(seconds[len(seconds) // 2])
-    return found
 
 
 def _ratio(value: float, other: float) -> float:
