@@ -32,6 +32,7 @@ def markdown(results: Results) -> str:
         "HEAD": _head(results),
         "LOADS": "\n".join(_load(results, name) for name in TITLES),
         "VERDICT": _verdict(results),
+        "UNBATCHED": _unbatched(),
         "SERVERS": _servers(results),
         "SETTINGS": _settings(results),
         "TUNING": "\n".join(_tuning(server) for server in SERVERS if server.name != OURS),
@@ -127,6 +128,28 @@ def _verdict(results: Results) -> str:
         return f"{none}\n\n{reached}"
     listed = "\n".join(f"- {line}" for line in behind)
     return f"Where a peer is ahead of Longdoc:\n\n{listed}\n\nWhat was aimed at:\n\n{reached}"
+
+
+def _unbatched() -> str:
+    """What the peers do when each document runs alone, as far as their settings were tried."""
+    rates = {
+        server.title: max(rates)
+        for server in SERVERS
+        if (
+            rates := [
+                row["found"]["mixed"]
+                for row in rows_of(server)
+                if row["settings"].get("batch", 1) == 1 and "reason" not in row["found"]
+            ]
+        )
+    }
+    ordered = sorted(rates.items(), key=lambda each: -each[1])
+    listed = ", ".join(f"{title} {rate:.0f}" for title, rate in ordered)
+    return (
+        "Batches padded to the longest are what holds most peers back on mixed lengths. With "
+        "batching off, which is not what their documentations recommend for throughput, documents/s "
+        f"in (b) were, when [settings were tried](#what-was-tried): {listed}."
+    )
 
 
 def _servers(results: Results) -> str:
