@@ -147,8 +147,8 @@ def _unbatched() -> str:
     listed = ", ".join(f"{title} {rate:.0f}" for title, rate in ordered)
     return (
         "Batches padded to the longest are what holds most peers back on mixed lengths. With "
-        "batching off, which is not what their documentations recommend for throughput, documents/s "
-        f"in (b) were, when [settings were tried](#what-was-tried): {listed}."
+        "batching off, which is not what their documentations recommend for throughput, their "
+        f"documents/s in (b) were, when [settings were tried](#what-was-tried): {listed}."
     )
 
 

@@ -26,6 +26,7 @@ KEPT = Path(__file__).parent / "tuning.json"
 _LOADS = ("fixed", "mixed")
 _TRIES = 2  # of settings during which others kept the machine busy
 _QUIET = 0.1  # share of the processors that others may use
+LEVEL = 0.02  # a difference below this share is none
 
 
 def tune(
@@ -123,12 +124,14 @@ def read_kept() -> dict[str, list[dict[str, Any]]]:
 
 
 def best_settings(server: Server) -> Settings:
-    """The settings that did best without failures; the first of `tried` before any tuning."""
+    """The settings that did best without failures; the first of `tried` before any tuning.
+
+    Of several that are level with the best it is the first that was tried: one round tells no more.
+    """
     fit = [row for row in rows_of(server) if _may_win(row)]
-    if not fit:
-        return server.tried[0]
-    best: Settings = max(fit, key=lambda row: merit(row["found"]))["settings"]
-    return best
+    most = max((merit(row["found"]) for row in fit), default=math.inf)
+    level = (row["settings"] for row in fit if merit(row["found"]) >= most * (1 - LEVEL))
+    return next(level, server.tried[0])
 
 
 def merit(found: dict[str, Any]) -> float:

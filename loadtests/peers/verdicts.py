@@ -7,9 +7,9 @@ from statistics import median
 
 from loadtests.peers.figures import COLUMNS, Results
 from loadtests.peers.registry import LIMIT, OURS, SERVERS
+from loadtests.peers.tuning import LEVEL
 from loadtests.peers.workload import TITLES
 
-_LEVEL = 0.02  # a difference below this share is none
 _BATCHING = ("litserve", "bentoml", "ray", "mlserver")
 _NAMES = {server.name: server.title for server in SERVERS}
 
@@ -41,8 +41,8 @@ def where_behind(results: Results) -> list[str]:
 def ahead(theirs: float, ours: float, more: bool) -> bool:
     """Whether theirs is better by more than what is level."""
     if more:
-        return theirs > ours * (1 + _LEVEL)
-    return theirs < ours * (1 - _LEVEL)
+        return theirs > ours * (1 + LEVEL)
+    return theirs < ours * (1 - LEVEL)
 
 
 def goals(results: Results) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,13 @@ def test_the_best_settings_batch_and_do_not_fail(
     monkeypatch.setattr(tuning, "KEPT", kept)
     assert tuning.best_settings(server) == server.tried[0]
     kept.write_text(json.dumps({"litserve": rows}))
+    assert tuning.best_settings(server) == eight
+    level = {"settings": {**eight, "workers": 1}, "found": rows[1]["found"] | {"mixed": 39.0}}
+    kept.write_text(json.dumps({"litserve": [level, *rows]}))
+    server = replace(server, tried=(level["settings"], *server.tried))
+    assert tuning.best_settings(server) == level["settings"]
+    level["found"]["mixed"] = 38.0
+    kept.write_text(json.dumps({"litserve": [level, *rows]}))
     assert tuning.best_settings(server) == eight
 
 
