@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from benchmarks.records import LoadTest, Run
 from loadtests.svg import line_chart
-from loadtests.table import load_of, remarks, split_titles, title_of
+from loadtests.table import load_of, remarks, service_titles, split_titles, title_of
 from models.errors import ConfigError
 
 _STYLE = """
@@ -18,14 +18,15 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; }
 th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; } .wide td { white-space: nowrap; }
 svg { width: 100%; max-width: 45rem; font-size: 12px; } svg text { fill: currentColor; }
 .grid { stroke: var(--line); } .legend svg { width: 26px; height: 10px; }
 .legend span { margin-right: 1.2rem; white-space: nowrap; }
 .remark { border-left: 4px solid #d55e00; padding-left: .8rem; }
-details { margin: 1rem 0; } code { overflow-wrap: anywhere; }
+details { margin: 1rem 0; } summary { cursor: pointer; }
+summary h2 { display: inline; font-size: 1rem; }
+code { overflow-wrap: anywhere; }
 """
-_SECTIONS_FOR = 12  # loads that are shown one by one
 
 
 def write_report(
@@ -48,13 +49,12 @@ def render(tests: Sequence[LoadTest], run: Run, conclusions: Sequence[str]) -> s
         f"<p>{escape(run.title)}<br><code>{escape(run.command)}</code></p>",
         "<p>Latency counts from when a request was due. The warm-up is not in the figures.</p>",
         *(f'<p class="remark">{escape(line)}</p>' for line in conclusions),
-        _overview(tests),
         *_comparisons(tests),
+        _overview(tests),
+        *(_section(test, alone=len(tests) == 1) for test in tests),
+        _environment(run),
+        "</body></html>",
     ]
-    if len(tests) > _SECTIONS_FOR:
-        parts.append(f"<p>The first {_SECTIONS_FOR} loads one by one:</p>")
-    parts += [_section(test) for test in tests[:_SECTIONS_FOR]]
-    parts += [_environment(run), "</body></html>"]
     return "\n".join(parts)
 
 
@@ -95,18 +95,26 @@ def _comparisons(tests: Sequence[LoadTest]) -> Iterable[str]:
 def _by_length(
     tests: Sequence[LoadTest], figure: Callable[[LoadTest], float | None]
 ) -> dict[str, list[tuple[float, float]]]:
+    """A line for each service; for each load on it, when there were several at one length."""
+    names = service_titles(tests)
+    points = Counter((name, test.length) for name, test in zip(names, tests, strict=True))
+    several = any(count > 1 for (_, length), count in points.items() if length)
     lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for test in tests:
+    for name, test in zip(names, tests, strict=True):
         value = figure(test)
         if test.length and value is not None:
-            parts = [test.attention or test.server, test.engine or "", test.precision or ""]
-            lines[" · ".join(parts)].append((test.length, value))
+            lines[f"{name} · {load_of(test)}" if several else name].append((test.length, value))
     return lines
 
 
-def _section(test: LoadTest) -> str:
-    parts = [f"<h2>{escape(title_of(test))} · {escape(load_of(test))}</h2>"]
-    parts += [f'<p class="remark">{escape(line)}</p>' for line in remarks(test)]
+def _section(test: LoadTest, *, alone: bool) -> str:
+    """A load by itself: folded, unless there is no other or something to say of it."""
+    said = remarks(test)
+    parts = [
+        f"<details{' open' * (alone or bool(said))}><summary><h2>{escape(title_of(test))} · "
+        f"{escape(load_of(test))}</h2></summary>"
+    ]
+    parts += [f'<p class="remark">{escape(line)}</p>' for line in said]
     times = {
         name: [(second.at, value * 1e3) for second in test.by_second
                if (value := getattr(second, name)) is not None]
@@ -136,7 +144,7 @@ def _section(test: LoadTest) -> str:
             for k in test.by_request
         ]
         parts += ["<h3>By kind of caller</h3>", _table(["", *head], kinds)]
-    return "\n".join([*parts, _generator(test), _metrics(test)])
+    return "\n".join([*parts, _generator(test), _metrics(test), "</details>"])
 
 
 def _generator(test: LoadTest) -> str:

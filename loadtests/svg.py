@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 
 WIDTH, HEIGHT = 720, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 12, 44
+_ROOM = 48  # for a label on the axis
 _COLOURS = ("#0077bb", "#d55e00", "#009e73", "#cc79a7", "#808080", "#e69f00", "#56b4e9", "#7b68c8",
             "#a6761d")  # fmt: skip
 _DASHES = ("", "7 3", "2 3", "8 3 2 3")
@@ -31,7 +33,7 @@ def line_chart(
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y)} by {escape(x)}">'
     ]
     parts += [_grid_line(up.place(tick), _label(tick)) for tick in up.ticks()]
-    parts += [_tick(across.place(tick), _label(tick)) for tick in across.ticks()]
+    parts += [_tick(across.place(tick), _label(tick)) for tick in _marks(across, xs)]
     parts.append(
         f'<text x="{(WIDTH + _LEFT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x)}</text>'
     )
@@ -65,20 +67,37 @@ class _Scale:
 
     def ticks(self) -> list[float]:
         """Round values in the range."""
-        if self._log:
-            powers = range(math.floor(self._low), math.ceil(self._high) + 1)
-            steps = (1, 2, 5) if self._high - self._low < 3 else (1,)
-            found = [step * 10.0**power for power in powers for step in steps]
-        else:
-            width = (self._high - self._low) / 5
-            unit = 10.0 ** math.floor(math.log10(width))
-            step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= width)
-            first = math.ceil(self._low / step)
-            found = [step * number for number in range(first, first + 8)]
-        return [tick for tick in found if self._low - 1e-9 <= self._turn(tick) <= self._high + 1e-9]
+        if not self._log:
+            return self._inside(_even_ticks(self._low, self._high))
+        powers = range(math.floor(self._low), math.ceil(self._high) + 1)
+        steps = (1, 2, 5) if self._high - self._low < 3 else (1,)
+        found = self._inside([step * 10.0**power for power in powers for step in steps])
+        if len(found) >= 3:
+            return found
+        return self._inside(_even_ticks(10.0**self._low, 10.0**self._high))
+
+    def _inside(self, ticks: Sequence[float]) -> list[float]:
+        return [tick for tick in ticks if self._low - 1e-9 <= self._turn(tick) <= self._high + 1e-9]
 
     def _turn(self, value: float) -> float:
         return math.log10(value) if self._log else value
+
+
+def _even_ticks(low: float, high: float) -> list[float]:
+    """Three to nine round values, each as far from the next."""
+    width = (high - low) / 8
+    unit = 10.0 ** math.floor(math.log10(width))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= width)
+    first = math.ceil(low / step)
+    return [step * number for number in range(first, first + 9)]
+
+
+def _marks(across: _Scale, values: Sequence[float]) -> list[float]:
+    """The values themselves when they are few and have room for their labels, else round ones."""
+    own = sorted(set(values))
+    places = [across.place(value) for value in own]
+    apart = min((right - left for left, right in pairwise(places)), default=0.0)
+    return own if apart >= _ROOM else across.ticks()
 
 
 def _drawable(points: Points, log_x: bool, log_y: bool) -> list[tuple[float, float]]:

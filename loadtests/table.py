@@ -82,7 +82,16 @@ def summary_table(tests: Sequence[LoadTest]) -> str:
 
 def split_titles(tests: Sequence[LoadTest]) -> tuple[str, list[str]]:
     """What all tests' titles share, and what is each one's own."""
-    titles = [_title_parts(test) for test in tests]
+    return _split([_title_parts(test) for test in tests])
+
+
+def service_titles(tests: Sequence[LoadTest]) -> list[str]:
+    """What tells each test's service from the others', in a few words."""
+    shared, own = _split([_title_parts(test)[:-1] for test in tests])
+    return own if any(own) else [shared] * len(own)
+
+
+def _split(titles: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
     shared = [len(set(column)) == 1 for column in zip(*titles, strict=True)]
 
     def join(parts: Sequence[str], *, common: bool) -> str:

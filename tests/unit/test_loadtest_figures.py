@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -268,3 +269,49 @@ def test_a_report_escapes_what_it_shows() -> None:
     html = render([test], a_run(), ["<b>"])
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ((512, 4096, 16384), ["512", "4,096", "16,384"]),
+        ((512, 520, 16384), ["1,000", "2,000", "5,000", "10,000"]),
+    ],
+)
+def test_the_axis_names_the_lengths_that_were_measured_or_round_ones(
+    values: tuple[int, ...], labels: list[str]
+) -> None:
+    svg = line_chart({"a": [(x, 1) for x in values]}, x="tokens", y="y", log_x=True)
+    axis = [text for text in re.findall(r'text-anchor="middle">([^<]+)<', svg) if text[0].isdigit()]
+    assert axis == labels
+
+
+def test_a_narrow_range_of_latencies_has_more_than_one_mark() -> None:
+    svg = line_chart({"a": [(0, 8.1), (1, 13.2)]}, x="seconds", y="ms", log_y=True)
+    assert len(re.findall(r'text-anchor="end">', svg)) >= 3
+
+
+def test_a_sweep_is_drawn_with_a_line_for_each_service() -> None:
+    tests = [
+        a_load_test(10.0, attention=attention, length=length, scenario=f"{length} tokens")[0]
+        for attention in ("softmax", "linear")
+        for length in (512, 4096)
+    ]
+    html = render(tests, a_run(), [])
+    assert html.count("<title>softmax</title>") == html.count("<title>linear</title>") == 2
+    assert html.index("Against document length") < html.index("<table>")
+    assert html.count("<details><summary><h2>") == 0  # each has refusals to tell of
+    calm = [test.model_copy(update={"errors": {}, "note": ""}) for test in tests]
+    assert render(calm, a_run(), []).count("<details><summary><h2>") == len(calm)
+    assert "<details open><summary><h2>" in render(calm[:1], a_run(), [])
+
+
+def test_several_loads_at_a_length_are_lines_of_their_own() -> None:
+    tests = [
+        a_load_test(offered, length=length, scenario=f"{length} tokens")[0]
+        for offered in (10.0, 20.0)
+        for length in (512, 4096)
+    ]
+    html = render(tests, a_run(), [])
+    assert html.count("nystromformer · onnxruntime:cpu · 10/s</title>") == 2
+    assert html.count("nystromformer · onnxruntime:cpu · 20/s</title>") == 2
