@@ -42,6 +42,7 @@ class Conductor:
         self._finished: set[str] = set()
         self._flying: dict[str, int] = {}
         self._written = False
+        self._stopped: float | None = None
         self._began = time.perf_counter() + plan.warm_up
 
     @property
@@ -58,6 +59,11 @@ class Conductor:
         self._flying[who] = flying
         if finished:
             self._finished.add(who)
+
+    def stop(self) -> None:
+        """Note that nothing more is sent from now on: somebody has stopped the load by hand."""
+        if self._stopped is None:
+            self._stopped = self.clock
 
     def follow(self, refresh: Callable[[], object], end: Callable[[], object]) -> None:
         """Watch until the load is over, write the result, and end all."""
@@ -87,7 +93,7 @@ class Conductor:
             "memory_idle": self._idle,
             "memory_peak": self._memory.peak(),
             "usages": [[u.cpu_seconds, u.seconds, u.overslept] for u in self._usages.values()],
-            "seconds": max(0.0, min(self.clock, self._last_due())),
+            "seconds": max(0.0, self._end()),
             "in_flight": sum(self._flying.values()),
             "note": note,
         }
@@ -127,11 +133,12 @@ class Conductor:
         latest = max(plan.seconds, plan.most_seconds) + plan.timeout + _PATIENCE
         return "some requests never came back" if self.clock > latest else ""
 
-    def _last_due(self) -> float:
-        """When the load itself ended: as planned, or with its last request."""
+    def _end(self) -> float:
+        """When the load itself ended: by hand, as planned, or with its last request."""
+        now = self.clock if self._stopped is None else self._stopped
         if self.plan.seconds is None:
-            return self.clock
-        return max([self.plan.seconds, *(s.due for s in self._samples)])
+            return now
+        return min(now, max([self.plan.seconds, *(s.due for s in self._samples)]))
 
     def _metrics(self) -> dict[str, float]:
         try:

@@ -1,7 +1,8 @@
-"""Ending a process that we started."""
+"""Ending: processes that we started, and this one when it is told to."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from typing import Any
 
@@ -16,3 +17,12 @@ def end_process(process: subprocess.Popen[Any]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def unwind_when_terminated() -> None:
+    """Let SIGTERM do what Ctrl-C does: results are kept, and no process is left behind."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

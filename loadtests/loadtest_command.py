@@ -18,6 +18,7 @@ from benchmarks.records import LoadTest, Run
 from benchmarks.store import Store
 from loadtests.campaign import Campaign, Load, Service, reach, say
 from loadtests.deployments import Deployment
+from loadtests.ending import unwind_when_terminated
 from loadtests.generator import MASTER_PORT, run_web, run_worker
 from loadtests.html_report import write_report
 from loadtests.lengths import Lengths
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Load and report; 0 done, 1 a limit was exceeded or the service was lost, 130 interrupted."""
     if find_spec("locust") is None:
         raise ConfigError("load tests need Locust: pip install 'longdoc[loadtest]'")
+    unwind_when_terminated()
     if args.worker_of:
         return _work_for(args.worker_of)
     request = read_request(args)

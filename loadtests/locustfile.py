@@ -202,25 +202,31 @@ def _finish(environment: Environment) -> None:
 def _stop(**_: Any) -> None:
     if _process.session:
         _process.session.stopped = True
+    if _process.conductor:
+        _process.conductor.stop()
 
 
 @events.test_stop.add_listener
 def _end(environment: Environment, **_: Any) -> None:
     """By hand: take what is there, after a moment for the workers' last reports."""
-    if _process.conductor:
-        if isinstance(environment.runner, MasterRunner):
-            gevent.sleep(2 * runners.WORKER_REPORT_INTERVAL)
-        _hand_on()
-        _process.conductor.write()
+    if _process.conductor and isinstance(environment.runner, MasterRunner):
+        gevent.sleep(2 * runners.WORKER_REPORT_INTERVAL)
+    _write_what_is_there()
     if _process.session:
         _process.session.end()
 
 
 @events.quitting.add_listener
 def _quit(**_: Any) -> None:
-    if _process.conductor:
+    _write_what_is_there()
+
+
+def _write_what_is_there() -> None:
+    """Write the result if that is not done yet: then a plan that has an end was interrupted."""
+    if _process.conductor and _process.plan:
         _hand_on()
-        _process.conductor.write("interrupted")
+        by_hand = _process.plan.seconds is None
+        _process.conductor.write("" if by_hand else "interrupted")
 
 
 def _tell_locust(sample: Sample, path: str, size: int) -> None:

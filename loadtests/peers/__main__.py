@@ -6,7 +6,6 @@ import argparse
 import json
 import random
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from benchmarks.environment import describe_environment, load_average
 from benchmarks.records import Run
 from benchmarks.store import LOCAL, Store
+from loadtests.ending import unwind_when_terminated
 from loadtests.peers.registry import ROOT, SERVERS, find_servers
 from loadtests.peers.report import write_page
 from loadtests.peers.runner import Comparison
@@ -31,7 +31,7 @@ _SECONDS = {"quick": 30, "full": 65}  # of a server and round, roughly, by plan
 def main() -> int:
     """Run one step; return 0 when done, 2 for a mistake the user can mend."""
     args = _parser().parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)  # so that the servers are ended, too
+    unwind_when_terminated()
     try:
         if args.command == "report":
             write_page(Store(args.store), args.run, PAGE)
@@ -49,10 +49,6 @@ def main() -> int:
         print("peers: interrupted; `run --resume` goes on from here", file=sys.stderr)
         return 130
     return 0
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

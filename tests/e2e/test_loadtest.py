@@ -128,6 +128,31 @@ def test_a_killed_service_is_a_report_and_no_traceback(store: Store, tmp_path: P
     assert not test.metrics_after
 
 
+def test_terminated_it_keeps_what_there_is_and_leaves_nothing_behind(
+    store: Store, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    with loading(
+        store, "--bundle", str(find_bundles()[0]), "--rate", "25", "--seconds", "60",
+        "--warm-up", "0.5", "--lengths", "30", "--pool", "4", "--workers", "2",
+        "--html", str(report),
+    ) as process:  # fmt: skip
+        service = _service_of(process)
+        wait_until(lambda: _documents(service) > 60, 60)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in out + err
+    assert len(started) >= 4  # the service, Locust's master and two workers
+    assert not [each for each in started if each.is_running()]
+    [(test, _)] = records(store)
+    assert test.note == "interrupted"
+    assert test.requests > 20
+    assert test.documents_per_second == pytest.approx(25, rel=0.5)
+    assert "interrupted" in report.read_text()
+
+
 def test_the_schedule_is_kept_while_the_service_stalls(store: Store) -> None:
     engine = FakeEngine(len(LABELS))
     with serving(fake_deployment(engine), queue_seconds=60) as served, loading(
@@ -154,7 +179,8 @@ def test_the_schedule_is_kept_while_the_service_stalls(store: Store) -> None:
     assert sum(second.sent for second in test.by_second) == len(measured)
 
 
-def test_loads_are_steered_from_the_browser(store: Store) -> None:
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_loads_are_steered_from_the_browser(store: Store, workers: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -162,8 +188,9 @@ def test_loads_are_steered_from_the_browser(store: Store) -> None:
     with serving() as served, loading(
         store, served.url, "--users", "2", "--web", "--web-port", str(port), "--warm-up", "0.5",
         "--lengths", "20", "--pool", "4", "--mix", "interactive,bulk", "--bulk-size", "3",
+        "--workers", workers,
     ) as process:  # fmt: skip
-        wait_until(lambda: _answers(page), 60)
+        wait_until(lambda: _workers(page) == int(workers), 60)
         for number in (1, 2):
             httpx.post(f"{page}/swarm", data={"user_count": "2", "spawn_rate": "2"}, timeout=30)
             time.sleep(2.5)
@@ -179,6 +206,7 @@ def test_loads_are_steered_from_the_browser(store: Store) -> None:
         assert not test.errors
         assert test.users == 2
         assert set(requests.request) == {"interactive", "bulk"}
+        assert test.seconds < max(requests.due) + 0.5  # not until the workers' last reports
     assert {row["method"] for row in stats["stats"]} >= {"interactive", "bulk"}
     assert "Traceback" not in out + err
 
@@ -208,8 +236,9 @@ def _documents(service: psutil.Process) -> float:
     return float(re.findall(r"(?m)^longdoc_documents_total (\S+)", metrics)[0])
 
 
-def _answers(url: str) -> bool:
+def _workers(page: str) -> int | None:
+    """How many workers Locust's page knows of; None while there is no page."""
     try:
-        return httpx.get(url, timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False
+        return len(httpx.get(f"{page}/stats/requests", timeout=5).json().get("workers", ()))
+    except (httpx.HTTPError, ValueError):
+        return None
