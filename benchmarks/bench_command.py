@@ -12,9 +12,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.environment import describe_environment, load_average
+from benchmarks.environment import describe_environment
 from benchmarks.networks import SERIES, Networks
 from benchmarks.plan import QUICK, Configuration, Plan
+from benchmarks.quiet import cores_in_use
 from benchmarks.records import Measurement, Run
 from benchmarks.runner import Runner
 from benchmarks.store import LOCAL, Store
@@ -144,11 +145,11 @@ def _begin(plan: Plan, store: Store, fresh: bool) -> tuple[Run, list[Measurement
         command=shlex.join(["longdoc", *sys.argv[1:]]),
         plan=plan.fingerprint(),
         environment=environment,
-        load_before=load_average(),
+        load_before=cores_in_use(),
     )
     if run.busy:
-        print(f"others keep this machine busy (load {run.load_before}): times are good for "
-              "ratios only, and the records say so", file=sys.stderr)  # fmt: skip
+        print(f"others use {run.load_before:g} of this machine's cores: times are good for ratios "
+              "only, and the records say so", file=sys.stderr)  # fmt: skip
     store.append(run)
     return run, []
 

@@ -40,11 +40,6 @@ def available_memory() -> int:
     return free
 
 
-def load_average() -> float:
-    """How many processes wanted to run, on average, in the last minute."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
-
-
 def _cpu() -> str:
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         if line.startswith("model name"):

@@ -7,6 +7,8 @@ us, so it is measured again. Only the time stolen decides that, never what was f
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,9 @@ MOST_STOLEN = 0.03  # share of the cores' time that may be stolen without measur
 TRIES = 4
 
 _STAT = Path("/proc/stat")
-_STOLEN, _KINDS = 7, 8  # of user, nice, system, idle, waiting, interrupts, soft ones, stolen
+# Of user, nice, system, idle, waiting, interrupts, soft interrupts, stolen.
+_IDLE, _WAITING, _STOLEN, _KINDS = 3, 4, 7, 8
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,18 @@ def undisturbed(
         found.append((spent[_STOLEN] / max(1, sum(spent)), value))
     stolen, value = min(found, key=lambda each: each[0])
     return Taken(value, stolen, len(found))
+
+
+def cores_in_use(stat: Path = _STAT) -> float:
+    """How many cores others keep busy just now; where the system does not tell, the last minute's
+    load, which also counts what ended meanwhile."""
+    if not stat.exists():
+        return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
+    before = _ticks(stat)
+    time.sleep(_LOOK_SECONDS)
+    spent = [now - then for now, then in zip(_ticks(stat), before, strict=True)]
+    idle = spent[_IDLE] + spent[_WAITING]
+    return round((sum(spent) - idle) / max(1, sum(spent)) * (os.cpu_count() or 1), 2)
 
 
 def _ticks(stat: Path) -> list[int]:

@@ -59,7 +59,7 @@ class Environment(Record):
 class Run(Record):
     """What one command set out to measure; `finished` is None when it was interrupted.
 
-    `load_before` is the machine's load average before the run: what others were doing.
+    `load_before` is how many cores others kept busy just before the run.
     """
 
     kind: Literal["run"] = "run"

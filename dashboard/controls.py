@@ -56,7 +56,7 @@ def choose_run(results: Results) -> Run | None:
     run = results.runs[chosen or runs[0].run]
     if run.busy:
         st.caption(
-            f"Others kept this machine busy (load {run.load_before:g} before the run): compare the "
+            f"Others used {run.load_before:g} of this machine's cores before the run: compare the "
             "lines with each other, not the milliseconds with another machine's."
         )
     return run

@@ -178,7 +178,7 @@ def _metrics(test: LoadTest) -> str:
 def _environment(run: Run) -> str:
     about = run.environment
     rows = [["machine", about.title], ["system", about.system], ["commit", about.commit or "–"],
-            ["load before", f"{run.load_before:g}"]]  # fmt: skip
+            ["cores in use before", f"{run.load_before:g}"]]  # fmt: skip
     rows += [[name, version] for name, version in about.versions.items()]
     return "<h2>Environment</h2>" + _table(["", ""], rows)
 

@@ -13,7 +13,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
 
-from benchmarks.environment import describe_environment, load_average
+from benchmarks.environment import describe_environment
+from benchmarks.quiet import cores_in_use
 from benchmarks.records import LoadTest, Run
 from benchmarks.store import Store
 from loadtests.campaign import Campaign, Load, Service, reach, say
@@ -44,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
     if args.html is not None and not args.html.resolve().parent.is_dir():
         raise ConfigError(f"--html: there is no folder {args.html.parent}")
     campaign = Campaign(request.course, Store(args.store), joined=_is_joined(request), say=say)
+    before = cores_in_use()  # before a service of ours starts
     current: Run | None = None
     conclusions: list[str] = []
     code = 0
     for deployment, lengths, load in _points(request):
         try:
             with reach(deployment, request.address, request.course.key) as service:
-                current = current or _begin(request, campaign)
+                current = current or _begin(request, campaign, before)
                 plan = campaign.prepare(service, lengths, load)
                 if plan is None:
                     continue
@@ -183,7 +185,7 @@ def _conclude(
     return 1 if exceeded or lost else 0
 
 
-def _begin(request: Request, campaign: Campaign) -> Run:
+def _begin(request: Request, campaign: Campaign, load_before: float) -> Run:
     """Store the run's record: what machine this is and how busy it was before."""
     started = _now()
     about = [
@@ -205,10 +207,10 @@ def _begin(request: Request, campaign: Campaign) -> Run:
         environment=machine.model_copy(
             update={"versions": machine.versions | {"locust": version("locust")}}
         ),
-        load_before=load_average(),
+        load_before=load_before,
     )
     if run.busy:
-        say(f"others keep this machine busy (load {run.load_before}): the records say so")
+        say(f"others use {run.load_before:g} of this machine's cores: the records say so")
     campaign.begin(run)
     return run
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.environment import describe_environment, load_average
+from benchmarks.environment import describe_environment
+from benchmarks.quiet import cores_in_use
 from benchmarks.records import Run
 from benchmarks.store import LOCAL, Store
 from loadtests.ending import unwind_when_terminated
@@ -104,7 +105,7 @@ def new_run(plan: Plan, subject: Subject) -> Run:
         command=shlex.join(["python", "-m", "loadtests.peers", *sys.argv[1:]]),
         plan=_plan_text(plan, subject),
         environment=describe_environment(),
-        load_before=load_average(),
+        load_before=cores_in_use(),
     )
 
 

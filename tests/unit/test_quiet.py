@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from benchmarks.quiet import undisturbed
+from benchmarks.quiet import cores_in_use, undisturbed
 
 
 def machine(stat: Path, stolen: list[int]) -> Callable[[], int]:
@@ -55,3 +57,14 @@ def test_what_cannot_be_measured_again_is_not(tmp_path: Path) -> None:
 def test_a_system_that_does_not_tell_is_measured_once(tmp_path: Path) -> None:
     taken = undisturbed(lambda: "value", stat=tmp_path / "missing")
     assert (taken.value, taken.stolen, taken.tries) == ("value", 0.0, 1)
+
+
+def test_what_others_use_is_seen_as_it_is_now(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1000 0 0 500 0 0 0 0 0 0\n")
+    assert cores_in_use(stat) == 0.0  # whatever went on before
+    change = threading.Timer(0.1, stat.write_text, ["cpu  1010 0 5 550 25 0 0 10 0 0\n"])
+    change.start()
+    assert cores_in_use(stat) == pytest.approx(0.25 * (os.cpu_count() or 1), abs=0.01)
+    change.join()
+    assert cores_in_use(tmp_path / "missing") >= 0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from benchmarks.environment import available_memory, describe_environment, load_average
+from benchmarks.environment import available_memory, describe_environment
 from benchmarks.records import percentile
 from tests.results import a_measurement, a_run, environment
 
@@ -69,4 +69,3 @@ def test_this_machine_is_described() -> None:
     assert found.memory_bytes > 1 << 28
     assert found.versions["longdoc"]
     assert 0 < available_memory() <= found.memory_bytes
-    assert load_average() >= 0
