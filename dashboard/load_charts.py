@@ -61,15 +61,19 @@ def test_rows(tests: Iterable[LoadTest]) -> list[Row]:
 
 
 def against_load(tests: Sequence[LoadTest]) -> Figure:
-    """Latency percentiles against offered load, of the tests of one sweep."""
+    """Latency percentiles against offered load, of the tests of one sweep.
+
+    A rate that was tried again is drawn as it was the last time.
+    """
+    last = {test.offered_per_second or test.answered_per_second: test for test in tests}
     rows = [
         {
-            "rate": test.offered_per_second or test.answered_per_second,
+            "rate": rate,
             "ms": to_ms(getattr(test, name)),
             "which": name,
             "load": load_of(test),
         }
-        for test in tests
+        for rate, test in last.items()
         for name in PERCENTILES
         if getattr(test, name)
     ]

@@ -72,15 +72,20 @@ def _overview(tests: Sequence[LoadTest]) -> str:
 
 
 def _comparisons(tests: Sequence[LoadTest]) -> Iterable[str]:
-    """Charts over all loads: by rate, and by length for each service."""
-    if len({t.offered_per_second for t in tests if t.model == "open"}) > 1:
-        lines = {
-            name: [(t.offered_per_second or 0, value * 1e3) for t in tests
-                   if (value := getattr(t, name)) is not None]
-            for name in ("p50", "p90", "p95", "p99")
-        }  # fmt: skip
-        yield "<h2>Latency against offered load</h2>"
-        yield line_chart(lines, x="requests offered a second", y="milliseconds", log_y=True)
+    """Charts over all loads: by rate for each service and its documents, by length for all."""
+    rates: dict[str, dict[float, LoadTest]] = defaultdict(dict)
+    for test in tests:
+        if test.offered_per_second is not None:
+            rates[title_of(test)][test.offered_per_second] = test  # the last, if tried again
+    for title, by_rate in rates.items():
+        if len(by_rate) > 1:
+            lines = {
+                name: [(rate, value * 1e3) for rate, test in by_rate.items()
+                       if (value := getattr(test, name)) is not None]
+                for name in ("p50", "p90", "p95", "p99")
+            }  # fmt: skip
+            yield f"<h2>Latency against offered load</h2><p>{escape(title)}</p>"
+            yield line_chart(lines, x="requests offered a second", y="milliseconds", log_y=True)
     if len({t.length for t in tests if t.length}) > 1:
         yield "<h2>Against document length</h2><h3>Latency, median</h3>"
         latency = _by_length(tests, lambda t: None if t.p50 is None else t.p50 * 1e3)

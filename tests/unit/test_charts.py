@@ -294,3 +294,12 @@ def test_the_report_stands_alone(tmp_path: Path) -> None:
 def test_a_report_of_nothing_says_what_to_run(tmp_path: Path) -> None:
     page = make_report(read_results([tmp_path / "none.sqlite"]), [], [])
     assert "longdoc bench" in page
+
+
+def test_a_rate_that_was_tried_again_is_drawn_as_the_last_time() -> None:
+    tests = [a_load_test(offered)[0] for offered in (10.0, 20.0)]
+    again = tests[1].model_copy(update={"p99": 9.0})
+    figure = against_load([*tests, again])
+    [rows] = figure.chart.to_dict()["datasets"].values()
+    assert [row["ms"] for row in rows if (row["rate"], row["which"]) == (20.0, "p99")] == [9000.0]
+    assert len(figure.rows) == 3

@@ -315,3 +315,13 @@ def test_several_loads_at_a_length_are_lines_of_their_own() -> None:
     html = render(tests, a_run(), [])
     assert html.count("nystromformer · onnxruntime:cpu · 10/s</title>") == 2
     assert html.count("nystromformer · onnxruntime:cpu · 20/s</title>") == 2
+
+
+def test_a_rate_that_was_tried_again_is_drawn_once() -> None:
+    tests = [a_load_test(offered)[0] for offered in (10.0, 20.0)]
+    again = tests[1].model_copy(update={"p99": 99.0})
+    html = render([*tests, again], a_run(), [])
+    chart = html[html.index("Latency against offered load") : html.index("<table>")]
+    assert chart.count("<circle") == 2 * 4
+    other = a_load_test(30.0, scenario="512 tokens")[0]
+    assert render([*tests, other], a_run(), []).count("Latency against offered load") == 1
