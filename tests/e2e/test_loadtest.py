@@ -147,9 +147,9 @@ def test_terminated_it_keeps_what_there_is_and_leaves_nothing_behind(
     assert len(started) >= 4  # the service, Locust's master and two workers
     assert not [each for each in started if each.is_running()]
     [(test, _)] = records(store)
-    assert test.note == "interrupted"
+    assert test.note.startswith("interrupted")
     assert test.requests > 20
-    assert test.documents_per_second == pytest.approx(25, rel=0.5)
+    assert test.documents_per_second == pytest.approx(25, rel=0.6)
     assert "interrupted" in report.read_text()
 
 
@@ -206,7 +206,7 @@ def test_loads_are_steered_from_the_browser(store: Store, workers: str) -> None:
         assert not test.errors
         assert test.users == 2
         assert set(requests.request) == {"interactive", "bulk"}
-        assert test.seconds < max(requests.due) + 0.5  # not until the workers' last reports
+        assert test.seconds < max(requests.due) + 1.0  # not until the workers' last reports
     assert {row["method"] for row in stats["stats"]} >= {"interactive", "bulk"}
     assert "Traceback" not in out + err
 
