@@ -51,7 +51,7 @@ bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours;
 
 peers-setup: $(VENV)/.dev $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
 
-peers: peers-setup ## Compare with other servers and write docs/peers.md (40 minutes; PEERS=--quick: 5)
+peers: peers-setup ## Compare with other servers and write docs/peers.md (30 minutes; PEERS=--quick: 5)
 	$(BIN)/python -m loadtests.peers run $(PEERS)
 
 loadtest: $(VENV)/.loadtest ## Load the bundled classifier with all kinds of callers (ARGS="…" chooses what)
