@@ -62,7 +62,7 @@ dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
 	$(BIN)/streamlit run dashboard/app.py
 
 screenshots: $(VENV)/.dev browser ## Take the pictures of the dashboard in docs/images
-	$(BIN)/python -m tests.screenshots
+	$(BIN)/python -m tests.pictures.screenshots
 
 browser: # What drives the browser tests; installed only where it is missing
 	scripts/install-browser

@@ -17,14 +17,14 @@ from models.errors import LongdocError
 #: subcommand: (module, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
     "attentions": ("models.catalogue", "List the attention mechanisms and their parameters."),
-    "serve": ("service.serve_command", "Serve a bundle over HTTP"),
+    "serve": ("service.commands.serve", "Serve a bundle over HTTP"),
     "export": ("export.command", "Export checkpoints to bundles, with certificates"),
     "verify": ("export.verify_command", "Measure a bundle's certificates again on this machine"),
     "bundles": ("export.bundles_command", "List the bundles there are"),
     "bench": ("benchmarks.bench_command", "Measure time and memory against document length"),
     "loadtest": ("loadtests.loadtest_command", "Load a service and report how it held up"),
     "report": ("dashboard.report_command", "Write the main figures as one HTML file"),
-    "classify": ("service.classify_command", "Classify files, folders or standard input"),
+    "classify": ("service.commands.classify", "Classify files, folders or standard input"),
     "train": ("training.train_command", "Train a classifier from labelled documents"),
     "evaluate": (
         "training.evaluate_command",

@@ -14,7 +14,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from service.distributions import Distribution, Tally
 from service.engines.base import EngineInfo
-from service.scheduler import Run
+from service.scheduling.scheduler import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from service.cost import CostModel
 from service.engines.base import Floats
 from service.errors import DeadlinePassed, InvalidRequest, Overloaded
-from service.evidence import cut_passages, weigh
-from service.jobs import Job, Piece, Step, Ticket
-from service.merging import Document, Options, Part, merge
-from service.reading import Reader, Window
-from service.scheduler import Done, Scheduler
-from service.schemas import Estimate, EstimateResponse, Result, Timings
+from service.http.schemas import Estimate, EstimateResponse, Result, Timings
+from service.scheduling.cost import CostModel
+from service.scheduling.queue import Job, Piece, Step, Ticket
+from service.scheduling.scheduler import Done, Scheduler
+from service.text.evidence import cut_passages, weigh
+from service.text.merge import Document, Options, Part, merge
+from service.text.tokenizer import Reader, Window
 
 _BULK_RETRY = 0.05  # seconds between a stream's looks at a full queue
 _AT_ONCE = 4  # texts or windows of one request that are queued at once, for each lane

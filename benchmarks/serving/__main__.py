@@ -16,7 +16,7 @@ from benchmarks.serving.measures import MEASURES
 from benchmarks.serving.plans import FULL, QUICK
 from benchmarks.serving.report import markdown
 from models.bundle import ROOT, load_bundle
-from service.cores import usable_cores
+from service.scheduling.cores import usable_cores
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "serving-figures.md"
 

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 
 from benchmarks.serving.documents import Document
 from models.bundle import load_bundle
-from service.cores import usable_cores
 from service.engines import open_engine
 from service.engines.base import Engine
-from service.reading import Reader
+from service.scheduling.cores import usable_cores
+from service.text.tokenizer import Reader
 
 ALONE, TOGETHER = "alone", "in groups"
 #: Documents and tokens of a group, and tokens of a document in it: what gained most on this graph.

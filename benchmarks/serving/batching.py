@@ -20,8 +20,8 @@ from pydantic import BaseModel
 from tokenizers import Tokenizer
 
 from models.bundle import load_bundle
-from service.cores import usable_cores
 from service.engines import open_engine
+from service.scheduling.cores import usable_cores
 
 LARGEST_BATCH = 8
 WAIT_SECONDS = 0.005

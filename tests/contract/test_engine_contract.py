@@ -13,7 +13,7 @@ from models.bundle import Bundle, find_bundles, load_bundle
 from models.mechanisms import ATTENTIONS
 from service.engines import open_engine
 from service.engines.base import Engine, Floats, Ids
-from tests.small_bundle import shared_bundle
+from tests.support.small_bundle import shared_bundle
 
 BOUND = 1e-4  # of a certificate, in probability
 LENGTHS = (1, 2, 13, 67, 128, 251, 509)  # odd, prime, and around blocks and windows

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from service.engines.fake import FakeEngine
-from tests.serving import LABELS, TEXT, Served, fake_deployment, serving, wait_until
+from tests.support.serving import LABELS, TEXT, Served, fake_deployment, serving, wait_until
 
 JSON = {"content-type": "application/json"}
 LIMIT = 8 << 20

@@ -21,7 +21,7 @@ from typing import IO
 import httpx
 import pytest
 
-from tests.small_bundle import LABELS, SENTENCES, shared_bundle
+from tests.support.small_bundle import LABELS, SENTENCES, shared_bundle
 
 LONGDOC = [sys.executable, "-m", "longdoc"]
 ROOT = Path(__file__).parent.parent.parent
@@ -291,8 +291,8 @@ def test_classify_tells_a_mistake_in_the_command(arguments: list[str], sentence:
 def test_serving_does_not_import_torch(bundle: Path) -> None:
     code = (
         "import sys\n"
-        "from service.deployment import load_deployment\n"
-        "from service.server import Server\n"
+        "from service.startup.deployment import load_deployment\n"
+        "from service.http.server import Server\n"
         "from service.settings import Settings\n"
         f"load_deployment(Settings(bundle={str(bundle)!r})).start(Settings(), print).close()\n"
         "assert 'torch' not in sys.modules\n"

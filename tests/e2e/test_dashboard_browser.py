@@ -13,13 +13,13 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 from benchmarks.records import Measurement
 from benchmarks.runner import Runner
 from benchmarks.store import Store
-from service.deployment import load_deployment
 from service.settings import Settings
-from tests.browser import PAGES, browser, dashboard, settle
-from tests.results import a_load_test, a_run, fill_bundles, measurements
-from tests.serving import Served, serving
-from tests.small_bundle import SENTENCES, shared_bundle
-from tests.unit.test_bench import PLAN, OneNetwork
+from service.startup.deployment import load_deployment
+from tests.benchmarks.test_bench import PLAN, OneNetwork
+from tests.support.browser import PAGES, browser, dashboard, settle
+from tests.support.results import a_load_test, a_run, fill_bundles, measurements
+from tests.support.serving import Served, serving
+from tests.support.small_bundle import SENTENCES, shared_bundle
 
 
 class Site(NamedTuple):

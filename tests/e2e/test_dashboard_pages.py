@@ -11,8 +11,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.store import Store
-from tests.results import fill, fill_bundles
-from tests.serving import TEXT, Served, serving
+from tests.support.results import fill, fill_bundles
+from tests.support.serving import TEXT, Served, serving
 
 VIEWS = ("cost", "choose", "accuracy", "fidelity", "loads", "live", "try_it")
 RESULT_VIEWS = ("cost", "choose", "accuracy", "loads")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import Served, serving
+from tests.support.serving import Served, serving
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from service.engines.fake import FakeEngine
-from tests.serving import LABELS, Served, fake_deployment, serving, wait_until
+from tests.support.serving import LABELS, Served, fake_deployment, serving, wait_until
 
 ONE_LANE: dict[str, Any] = {"lanes": 1, "long_lanes": 0, "queue_seconds": 0.02, "group_size": 1}
 TEXT = "word " * 50

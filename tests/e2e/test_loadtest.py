@@ -21,7 +21,7 @@ from benchmarks.records import LoadTest, Requests
 from benchmarks.store import Store
 from models.bundle import find_bundles
 from service.engines.fake import FakeEngine
-from tests.serving import LABELS, fake_deployment, serving, wait_until
+from tests.support.serving import LABELS, fake_deployment, serving, wait_until
 
 LONGDOC = [sys.executable, "-m", "longdoc", "loadtest"]
 ROOT = Path(__file__).parent.parent.parent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.deployment import load_deployment
 from service.settings import Settings
-from tests.serving import Served, serving, wait_until
+from service.startup.deployment import load_deployment
+from tests.support.serving import Served, serving, wait_until
 
 _MIB = 1 << 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import STATUSES
-from tests.serving import Served, serving
+from tests.support.serving import Served, serving
 
 # 504 is the honest answer to a request that allows one millisecond, and 429 and 503 are part
 # of the contract; any other 5xx is a failure.

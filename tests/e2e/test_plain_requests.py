@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from service.engines.fake import FakeEngine
-from service.plain_requests import Exchange
-from tests.serving import LABELS, TEXT, Served, fake_deployment, serving, wait_until
+from service.http.plain_requests import Exchange
+from tests.support.serving import LABELS, TEXT, Served, fake_deployment, serving, wait_until
 
 AT_ONCE, IN_PARTS, SLOWLY = (), (0.02,), (0.4,)  # seconds between head and body
 

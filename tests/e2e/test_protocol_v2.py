@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving import LABELS, TEXT, Served, serving
+from tests.support.serving import LABELS, TEXT, Served, serving
 
 client = pytest.importorskip("tritonclient.http", exc_type=ImportError)
 

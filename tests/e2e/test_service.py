@@ -16,9 +16,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.engines.base import Ids, Output
 from service.engines.fake import FakeEngine
-from service.reading import Reader
-from tests.serving import LABELS, MAX_TOKENS, TEXT, Served, fake_deployment, serving, wait_until
-from tests.serving import tokenizer as small_tokenizer
+from service.text.tokenizer import Reader
+from tests.support.serving import (
+    LABELS,
+    MAX_TOKENS,
+    TEXT,
+    Served,
+    fake_deployment,
+    serving,
+    wait_until,
+)
+from tests.support.serving import tokenizer as small_tokenizer
 
 
 @pytest.fixture(scope="module")

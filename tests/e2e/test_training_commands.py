@@ -18,7 +18,7 @@ from safetensors import safe_open
 
 from longdoc import main
 from models.bundle import ROOT
-from tests.labelled import documents, write_jsonl
+from tests.support.labelled import documents, write_jsonl
 from training.corpus import SPLITS, DataOptions, read_corpus
 
 SMALL = (

@@ -1,0 +1,1 @@
+"""`longdoc serve`, `longdoc classify` and the table of settings for the docs."""

@@ -1,0 +1,184 @@
+"""`longdoc classify`: what the service does, from the command line, without a server.
+
+Exit codes: 0 when every document was classified, 1 when some could not be, 2 for a mistake in
+the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import ConfigError
+from service.settings import read_settings
+
+if TYPE_CHECKING:
+    from service.pipeline import Pipeline
+    from service.text.merge import Options
+
+_SETTINGS = ("bundle", "attention", "bundles", "engine", "device", "precision", "lanes")
+_MOST_BYTES = 64 << 20  # of one file
+_IN_FLIGHT = 4  # documents under way at once, for each lane
+_NO_TIMEOUT = 7 * 24 * 3600.0
+_MANY = 32  # documents that are worth finding out what makes them faster: 0.2 s
+_NAME_WIDTH = 40
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "paths", nargs="*", metavar="FILE", help="files or folders; - or none: stdin"
+    )
+    parser.add_argument("--format", choices=("table", "jsonl"), default="table", help="[table]")
+    parser.add_argument("--top-k", type=int, default=3, metavar="N", help="labels to score [3]")
+    parser.add_argument("--evidence", type=int, default=0, metavar="N", help="passages to show [0]")
+    parser.add_argument(
+        "--on-overflow", choices=("window", "truncate", "error"), default="window", help="[window]"
+    )
+    parser.add_argument("--glob", default="*.txt", help="files to take from folders [*.txt]")
+    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    for name in _SETTINGS:
+        parser.add_argument(f"--{name}", metavar="VALUE", help="as for `longdoc serve`")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Classify and print; results come in the order of the documents."""
+    if args.top_k < 1 or args.evidence < 0:
+        raise ConfigError("--top-k must be at least 1 and --evidence at least 0")
+    settings = read_settings({name: getattr(args, name) for name in _SETTINGS})
+    documents = list(_find(args.paths, args.glob))
+    from service.startup.deployment import load_deployment  # noqa: PLC0415 - after what can go wrong fast
+    from service.text.merge import Options  # noqa: PLC0415
+
+    running = load_deployment(settings).start(settings, lambda _: None)
+    if len(documents) >= _MANY:
+        running.pipeline.reader.speed_up()
+        running.share_runs()
+    options = Options(args.top_k, args.on_overflow, args.evidence, _NO_TIMEOUT)
+    try:
+        failures = asyncio.run(
+            _classify_all(running.pipeline, documents, options, args.format, args.no_progress)
+        )
+    finally:
+        running.close()
+    return 1 if failures else 0
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A document that is read when its turn comes; None is standard input."""
+
+    path: Path | None
+
+    @property
+    def name(self) -> str:
+        return "-" if self.path is None else str(self.path)
+
+    def read(self) -> str:
+        """Its text; OSError or ValueError when there is none."""
+        if self.path is None:
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with self.path.open("rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"larger than {_MOST_BYTES} bytes")
+        return data.decode()
+
+
+def _find(paths: Iterable[str], pattern: str) -> Iterator[_Source]:
+    given = list(paths) or ["-"]
+    for name in given:
+        path = Path(name)
+        if name == "-":
+            yield _Source(None)
+        elif path.is_dir():
+            found = sorted(file for file in path.rglob(pattern) if file.is_file())
+            if not found:
+                raise ConfigError(f"{name} holds no file that matches {pattern!r}; set --glob")
+            yield from map(_Source, found)
+        elif path.is_file():
+            yield _Source(path)
+        else:
+            raise ConfigError(f"{name} is neither a file nor a folder")
+
+
+async def _classify_all(
+    pipeline: Pipeline,
+    sources: list[_Source],
+    options: Options,
+    form: str,
+    no_progress: bool,
+) -> int:
+    """Print each document's line; return how many could not be classified."""
+    from tqdm import tqdm  # noqa: PLC0415
+
+    failures = 0
+    hidden = no_progress or len(sources) == 1 or not sys.stderr.isatty()
+    with tqdm(total=len(sources), unit="doc", disable=hidden, file=sys.stderr) as bar:
+        async for line in _in_order(pipeline, sources, options):
+            failures += "error" in line
+            text = json.dumps(line, ensure_ascii=False) if form == "jsonl" else _table_line(line)
+            if hidden:
+                print(text)
+            else:
+                bar.write(text, file=sys.stdout)
+            bar.update()
+    return failures
+
+
+async def _in_order(
+    pipeline: Pipeline, sources: list[_Source], options: Options
+) -> AsyncIterator[dict[str, Any]]:
+    """Classify a few at a time; yield in the order given."""
+    most = _IN_FLIGHT * pipeline.scheduler.policy.lanes
+    tasks: list[asyncio.Task[dict[str, Any]]] = []
+    for source in sources:
+        tasks.append(asyncio.create_task(_classify(pipeline, source, options)))
+        if len(tasks) == most:
+            yield await tasks.pop(0)
+    for task in tasks:
+        yield await task
+
+
+async def _classify(pipeline: Pipeline, source: _Source, options: Options) -> dict[str, Any]:
+    from service.errors import ServiceError  # noqa: PLC0415
+
+    try:
+        text = await asyncio.to_thread(source.read)
+        answer = await pipeline.classify([text], options, bulk=True)
+    except (OSError, UnicodeDecodeError, ValueError, ServiceError) as error:
+        return {"file": source.name, "error": _reason(error)}
+    return {"file": source.name, **asdict(answer.results[0])}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: byte {error.start} is wrong"
+    return str(error)
+
+
+def _table_line(line: dict[str, Any]) -> str:
+    name = line["file"]
+    if len(name) > _NAME_WIDTH:
+        name = "…" + name[1 - _NAME_WIDTH :]
+    if "error" in line:
+        return f"{name:<{_NAME_WIDTH}}  error: {line['error']}"
+    others = ", ".join(f"{s['label']} {s['score']:.3f}" for s in line["scores"][1:])
+    tokens = line["tokens"]
+    read = f"{tokens['used']} of {tokens['total']}" if tokens["truncated"] else tokens["total"]
+    rows = [
+        f"{name:<{_NAME_WIDTH}}  {line['label']}  {line['score']:.3f}  ({read} tokens"
+        + (f", {tokens['windows']} windows" if tokens["windows"] > 1 else "")
+        + (f"; {others})" if others else ")")
+    ]
+    for passage in line["evidence"]:
+        shown = " ".join(passage["text"].split())
+        rows.append(f"    {passage['weight']:+.3f}  {shown}")
+    return "\n".join(rows)

@@ -1,0 +1,1 @@
+"""HTTP: routes, requests, answers and the server that speaks it."""

@@ -1,0 +1,1 @@
+"""Which document runs next, on which worker, and with which others."""

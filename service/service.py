@@ -1,0 +1,150 @@
+"""What the application knows at a moment: the deployment, whether it is ready, who is inside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from service.errors import Draining, NotReady, Overloaded, ServiceError
+from service.http.request import RequestRecord
+from service.logs import service as log
+from service.metrics import Metrics
+from service.scheduling.scheduler import Scheduler
+from service.settings import Settings
+from service.startup.deployment import Deployment, Running
+from service.startup.selftest import TOLERANCE
+
+
+class Service:
+    """The application's state. Only the event loop changes it once the lanes run."""
+
+    def __init__(self, settings: Settings, deployment: Deployment) -> None:
+        self.settings = settings
+        self.deployment = deployment
+        self.metrics = Metrics()
+        self.metrics.show_engine(deployment.engine.info)
+        self.in_flight = 0
+        self.when_ready: Callable[[], None] = lambda: None
+        self.closed = False
+        self.has_begun = threading.Event()  # the application has had time for a first answer
+        self.settled = threading.Event()  # nothing of the start goes on any more
+        self._held_bytes = 0
+        self._running: Running | None = None
+        self._failure: BaseException | None = None
+        self._drain_until: float | None = None
+        self._starter: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin the self-test in the background; the service is ready when it has succeeded.
+
+        Once: the application starts what nobody has started before.
+        """
+        if self._starter is not None:
+            return
+        self._starter = threading.Thread(target=self._start, name="self-test", daemon=True)
+        self._starter.start()
+
+    def _start(self) -> None:
+        try:
+            self._become_ready()
+        finally:
+            self.settled.set()
+
+    def _become_ready(self) -> None:
+        try:
+            running = self.deployment.start(self.settings, self.metrics.observe_run)
+        except BaseException as error:  # the service then never becomes ready, and says why
+            self._failure = error
+            log.exception("the self-test failed")
+            return
+        found = running.self_test
+        if not found.batching:
+            log.warning(
+                "answers depend on the batch by %.1e, more than %.0e: every document runs alone",
+                found.largest_difference,
+                TOLERANCE,
+            )
+        log.info(
+            "ready: the canary's answer varies by at most %.1e; self-test took %.2f s",
+            found.largest_difference,
+            found.seconds,
+        )
+        self._running = running
+        self.when_ready()
+        self.has_begun.wait()
+        try:
+            running.speed_up()
+        except Exception as error:  # an engine's fault, of whatever kind: all works without it
+            log.warning("it answers, but could not be made as fast as it might be: %s", error)
+
+    @property
+    def running(self) -> Running:
+        """The running deployment, or NotReady."""
+        if self._failure is not None:
+            raise NotReady(f"the self-test failed: {self._failure}", retry_after=60)
+        if self._running is None:
+            raise NotReady("the model is being checked")
+        return self._running
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The scheduler, once there is one."""
+        return self._running.scheduler if self._running is not None else None
+
+    def sample(self) -> None:
+        """Bring the metrics that are read off, not counted, up to date."""
+        running = self._running
+        try:
+            self.check_ready()
+        except ServiceError:
+            self.metrics.ready.set(0)
+        else:
+            self.metrics.ready.set(1)
+        if running is not None:
+            self.metrics.queue_depth.set(running.scheduler.depth)
+            self.metrics.queue_work.set(running.scheduler.backlog)
+
+    def check_ready(self) -> None:
+        """Raise what keeps the service from taking work."""
+        self.check_draining()
+        if not self.running.scheduler.healthy():
+            raise NotReady("a lane has died or the last run failed")
+
+    def check_draining(self) -> None:
+        """Raise when the service is shutting down."""
+        if self._drain_until is not None:
+            raise Draining(retry_after=max(0.0, self._drain_until - time.monotonic()))
+
+    def drain(self) -> None:
+        """Take no new work from now on."""
+        self._drain_until = time.monotonic() + self.settings.drain_seconds
+
+    @property
+    def drained(self) -> bool:
+        """Whether everything accepted is answered, or the time for it is over."""
+        if self._drain_until is None:
+            return False
+        return self.in_flight == 0 or time.monotonic() >= self._drain_until
+
+    def hold(self, record: RequestRecord, size: int) -> None:
+        """Note that a request keeps so many more bytes; refuse when all together keep too many."""
+        if self._held_bytes + size > self.settings.max_held_bytes:
+            raise Overloaded(retry_after=1.0)
+        self._held_bytes += size
+        record.held_bytes += size
+
+    def release(self, record: RequestRecord) -> None:
+        """Note that a request is answered and keeps nothing any more."""
+        self._held_bytes -= record.held_bytes
+
+    def close(self) -> None:
+        """End the lanes; a run that does not end within a second is left behind."""
+        self.has_begun.set()
+        if self._starter is not None:
+            self._starter.join()
+        if self._running is None:
+            self.deployment.engine.close()
+            self.closed = True
+        else:
+            self.closed = self._running.close(timeout=1.0)

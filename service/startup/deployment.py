@@ -1,0 +1,217 @@
+"""What is served: a model, the engine that runs it, and all that is built around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from models.bundle import Bundle
+from models.description import TOKENIZER
+from models.errors import BundleError
+from service.engines.base import Engine
+from service.logs import service as log
+from service.pipeline import Pipeline
+from service.scheduling.cores import can_lower_priority, lower_priority, own_cores, usable_cores
+from service.scheduling.policy import Policy
+from service.scheduling.scheduler import Run, Scheduler
+from service.settings import Settings
+from service.startup.selection import choose_engine, find_bundle
+from service.startup.selftest import (
+    CANARY,
+    TOLERANCE,
+    SelfTest,
+    difference_between,
+    run_self_test,
+    try_groups,
+)
+from service.text.tokenizer import Reader
+
+_GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 1024, 16_384
+_LONG_CANARY = 40 * CANARY  # some 2,000 tokens: enough for several threads to share
+_BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the service says of the network it serves."""
+
+    name: str
+    version: str
+    task: str
+    labels: tuple[str, ...]
+    attention: str
+    attention_params: Mapping[str, Any]
+    max_tokens: int
+    vocab_size: int
+    digest: str
+    accuracy: Mapping[str, Any]
+    certificate: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model that is loaded and not yet checked; `start` checks it and opens the lanes."""
+
+    model: Model
+    engine: Engine
+    tokenizer: Tokenizer
+
+    def start(self, settings: Settings, observe: Callable[[Run], None]) -> Running:
+        """Run the self-test, fit the cost model, start the lanes."""
+        reader = Reader(self.tokenizer, self.model.max_tokens, settings.window_overlap)
+        canary = reader.read(CANARY, "truncate").ids
+        clock = work_clock(self.engine)
+        self_test, cost = run_self_test(
+            self.engine, canary, self.model.max_tokens, self.model.vocab_size, clock
+        )
+        policy = choose_policy(settings, self, batching=self_test.batching)
+        scheduler = Scheduler(self.engine, cost, policy, work_clock=clock, observe=observe)
+        pipeline = Pipeline(self.model.labels, reader, scheduler, self_test.bytes_per_token)
+        return Running(self, settings, self_test, scheduler, pipeline)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A deployment whose self-test is done and whose lanes run."""
+
+    deployment: Deployment
+    settings: Settings
+    self_test: SelfTest
+    scheduler: Scheduler
+    pipeline: Pipeline
+
+    def speed_up(self) -> None:
+        """What makes it faster but can wait until it answers; each document is right without it."""
+        self.pipeline.reader.speed_up()
+        self.scheduler.separate_lanes()
+        self.share_runs()
+        self.lend_cores()
+
+    def share_runs(self) -> None:
+        """Find out which documents had better share a run, and let them."""
+        if not self.self_test.batching:
+            return
+        engine, model = self.deployment.engine, self.deployment.model
+        below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
+        if self.settings.group_below is not None:
+            below = self.settings.group_below
+        policy = self.scheduler.policy
+        self.scheduler.policy = replace(policy, group_below=below, group_saving=saving)
+
+    def lend_cores(self) -> None:
+        """Let a long document that is alone use all lanes' cores.
+
+        The threads that help it are no more urgent than a long lane: they take their priority from
+        the calling thread, which is lowered and should have nothing else to do.
+        """
+        policy, engine = self.scheduler.policy, self.deployment.engine
+        if policy.lanes < 2 or not policy.long_lanes:
+            return
+        if policy.nice + policy.long_nice:
+            lower_priority(policy.nice + policy.long_nice)
+        wide = engine.widened(policy.lanes)
+        if wide is None:
+            return
+        ids = self.pipeline.reader.read(_LONG_CANARY, "truncate").ids
+        difference = difference_between(engine, wide, ids)
+        if difference <= TOLERANCE:
+            self.scheduler.wide = wide
+        else:
+            wide.close()
+            log.warning(
+                "answers depend on the number of threads by %.1e, more than %.0e: no core is lent",
+                difference,
+                TOLERANCE,
+            )
+
+    def close(self, timeout: float | None = None) -> bool:
+        """End the lanes and give the engine's memory back; false when a run did not end in time."""
+        ended = self.scheduler.close(timeout)
+        if ended:
+            for engine in self.scheduler.engines:
+                engine.close()
+        return ended
+
+
+def load_deployment(settings: Settings) -> Deployment:
+    """Open what the settings name; errors say what to change."""
+    bundle = find_bundle(settings)
+    engine = choose_engine(settings, bundle)
+    return Deployment(describe(bundle, settings.precision), engine, load_tokenizer(bundle))
+
+
+def load_tokenizer(bundle: Bundle) -> Tokenizer:
+    """The bundle's tokenizer."""
+    try:
+        return Tokenizer.from_file(str(bundle.file(TOKENIZER)))
+    except Exception as error:  # the library raises nothing more exact
+        raise BundleError(f"{bundle.path / TOKENIZER} is not a tokenizer: {error}") from None
+
+
+def describe(bundle: Bundle, precision: str) -> Model:
+    """What a bundle says of itself, as far as callers need it."""
+    manifest = bundle.manifest
+    graph = next((g for g in manifest.graphs if g == precision), None)
+    return Model(
+        name=manifest.name,
+        version=manifest.version,
+        task=manifest.task,
+        labels=manifest.labels,
+        attention=manifest.config.attention,
+        attention_params=manifest.config.to_dict()["attention_params"],
+        max_tokens=manifest.max_tokens,
+        vocab_size=manifest.config.vocab_size,
+        digest=bundle.digest,
+        accuracy=_scalars(manifest.evaluation),
+        certificate=_scalars(bundle.certificate(graph)) if graph else {},
+    )
+
+
+def choose_policy(settings: Settings, deployment: Deployment, *, batching: bool) -> Policy:
+    """The scheduler's policy for this machine, from the settings; without batching, none share."""
+    on_gpu = deployment.engine.info.device != "cpu"
+    cores = 1 if on_gpu else usable_cores()
+    prioritised = can_lower_priority() and not on_gpu
+    spare = 0 if on_gpu else (cores if prioritised else max(1, cores - 1))
+    long_lanes = spare if settings.long_lanes is None else settings.long_lanes
+    lanes = settings.lanes
+    if lanes is None:
+        lanes = cores if prioritised or on_gpu else max(1, cores - long_lanes)
+    return Policy(
+        lanes=lanes,
+        long_lanes=long_lanes,
+        nice=_BELOW_THE_EVENT_LOOP if prioritised else 0,
+        long_nice=settings.long_nice if prioritised else 0,
+        cores=own_cores() if prioritised and lanes == cores else (),
+        long_work=settings.long_seconds,
+        long_wait=settings.long_wait_seconds,
+        overtake=settings.overtake_seconds,
+        list_delay=settings.list_delay,
+        queue_seconds=settings.queue_seconds,
+        group_size=settings.group_size,
+        group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),
+        group_below=(settings.group_below or 0) if batching else 0,
+        tokens_running=settings.tokens_in_flight
+        or (lanes + long_lanes) * deployment.model.max_tokens,
+        keep_memory=settings.keep_memory_seconds,
+    )
+
+
+def work_clock(engine: Engine) -> Callable[[], float]:
+    """What measures a run's work: the lane's own processor time where the lane does it all."""
+    own_thread = engine.info.device == "cpu" and engine.info.engine != "fake"
+    return time.thread_time if own_thread else time.perf_counter
+
+
+def _scalars(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain figures of a report, without its tables."""
+    return {
+        name: value
+        for name, value in mapping.items()
+        if isinstance(value, bool | int | str) or (isinstance(value, float) and np.isfinite(value))
+    }

@@ -1,0 +1,199 @@
+"""From text to token ids: tokenizing, and windows of whole words for what is too long."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from service.engines.base import Ids
+from service.errors import EmptyText, TooManyTokens
+from service.text.fast_bpe import Encode, fast_encoder
+
+Overflow = Literal["window", "truncate", "error"]
+Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
+
+# The lanes are the parallelism: a tokenizer that starts threads of its own would take cores
+# from them behind the scheduler's back.
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+_QUICK = 8192  # characters that are tokenized in half a millisecond
+_PART = 262_144  # characters tokenized at a time, which bounds the tokenizer's memory
+_SPACE = re.compile(r"(?<=\S)\s(?=\S)")
+_NEAR = 64  # tokens looked at for a word's beginning
+_SURE = 1.1  # a guess of so many times the limit will be above it; offsets cost half as much again
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tokens `start` to `end` of a document."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A tokenized document: what of it is read, and in which windows."""
+
+    ids: Ids  # (n,)
+    ends: NDArray[np.int64] | None  # (n,): where each token ends in the text, when asked for
+    windows: tuple[Window, ...]
+    total: int
+
+    @property
+    def used(self) -> int:
+        """Tokens that are read."""
+        end: int = self.windows[-1].end
+        return end
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the rest is left unread."""
+        return self.used < self.total
+
+
+class Reader:
+    """Tokenizes for one model, and learns what that takes."""
+
+    def __init__(self, tokenizer: Tokenizer, limit: int, overlap: int) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self.tokenizer = tokenizer
+        self._encode: Encode | None = None
+        self.limit = limit
+        self.overlap = min(overlap, limit // 2)
+        self._tokens_per_character = 0.3
+        self._seconds_per_character = 1e-6
+
+    def speed_up(self) -> None:
+        """From now on take the quicker of two ways to the same ids, if there is one."""
+        self._encode = fast_encoder(self.tokenizer)
+
+    def guess(self, text: str) -> int:
+        """Tokens that the text will have, from what earlier texts had."""
+        return self.guess_from_length(len(text))
+
+    def guess_from_length(self, characters: int) -> int:
+        """Tokens that a text of so many characters will have."""
+        return max(1, round(characters * self._tokens_per_character))
+
+    def seconds(self, text: str) -> float:
+        """Seconds that tokenizing it will take."""
+        return len(text) * self._seconds_per_character
+
+    def is_quick(self, text: str) -> bool:
+        """Whether reading it without offsets takes less than to hand it to another thread."""
+        return self._encode is not None and len(text) <= _QUICK
+
+    def surely_fits(self, size: int) -> bool:
+        """Whether every text of so many bytes fits into one window: a token takes at least one."""
+        return self._encode is not None and size < self.limit
+
+    def window_count(self, tokens: int) -> int:
+        """Windows that so many tokens are read in."""
+        if tokens <= self.limit:
+            return 1
+        return math.ceil((tokens - self.overlap) / (self.limit - self.overlap))
+
+    def read(self, text: str, overflow: Overflow = "window", *, offsets: bool = False) -> Reading:
+        """Tokenize a text and decide what of it is read."""
+        if not text or text.isspace():
+            raise EmptyText("the text is empty or only white space")
+        started = time.thread_time()
+        too_long = overflow == "window" and self.guess(text) > _SURE * self.limit
+        ids, spans = self._tokenize(text, offsets=offsets or too_long)
+        total = len(ids)
+        if total == 0:
+            raise EmptyText("the text has no token that the model knows")
+        if total > self.limit:
+            if overflow == "error":
+                raise TooManyTokens(
+                    f"the text has {total} tokens; the model reads {self.limit} in one piece: "
+                    "ask for on_overflow 'window' or 'truncate'"
+                )
+            if overflow == "window" and spans is None:
+                ids, spans = self._tokenize(text, offsets=True)
+        if total <= self.limit or overflow == "truncate" or spans is None:
+            windows = [Window(0, min(total, self.limit))]
+        else:
+            windows = cut_windows(text, spans, self.limit, self.overlap)
+        self._learn(text, total, time.thread_time() - started)
+        return Reading(ids, spans[:, 1] if spans is not None else None, tuple(windows), total)
+
+    def _tokenize(self, text: str, *, offsets: bool) -> tuple[Ids, Offsets | None]:
+        ids: list[Ids] = []
+        spans: list[Offsets] = []
+        for start, part in _parts(text):
+            if offsets:
+                # Not `encode`, which keeps every other thread from running meanwhile.
+                encoding = self.tokenizer.encode_batch([part], add_special_tokens=False)[0]
+                span = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)  # (n, 2)
+                spans.append(span + start)
+                ids.append(np.array(encoding.ids, dtype=np.int64))  # (n,)
+            else:
+                ids.append(np.array(self._ids(part), dtype=np.int64))
+        if len(ids) == 1:
+            return ids[0], spans[0] if offsets else None
+        return np.concatenate(ids), np.concatenate(spans) if offsets else None
+
+    def _ids(self, text: str) -> list[int]:
+        if self._encode is not None:
+            return self._encode(text)
+        found: list[int] = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+        return found
+
+    def _learn(self, text: str, tokens: int, seconds: float) -> None:
+        if len(text) >= 200:  # shorter ones say more of their beginning and end
+            rate, pace = tokens / len(text), seconds / len(text)
+            self._tokens_per_character += 0.1 * (rate - self._tokens_per_character)
+            self._seconds_per_character += 0.1 * (pace - self._seconds_per_character)
+
+
+def cut_windows(text: str, spans: Offsets, limit: int, overlap: int) -> list[Window]:
+    """Overlapping windows of about equal length, each beginning and ending with whole words."""
+    total = len(spans)
+    count = math.ceil((total - overlap) / (limit - overlap))
+    size = math.ceil((total + (count - 1) * overlap) / count)  # tokens, at most `limit`
+    windows: list[Window] = []
+    start = 0
+    while True:
+        if total - start <= limit:
+            windows.append(Window(start, total))
+            return windows
+        end = _word_start(text, spans, start + 1, start + size, start + limit)
+        windows.append(Window(start, end))
+        start = _word_start(text, spans, start + 1, max(end - overlap, start + 1), end)
+
+
+def _word_start(text: str, spans: Offsets, first: int, token: int, last: int) -> int:
+    """The token from `first` to `last` that begins a word: after `token`, before it, or it."""
+    after = range(token, min(last, token + _NEAR) + 1)
+    before = range(token - 1, max(token - _NEAR, first - 1), -1)
+    for index in itertools.chain(after, before):
+        begin = int(spans[index, 0]) if index < len(spans) else len(text)
+        if begin == len(text) or text[begin].isspace() or text[begin - 1 : begin].isspace():
+            return index
+    return token
+
+
+def _parts(text: str) -> list[tuple[int, str]]:
+    """The text in parts that end before white space if there is any, each with its start."""
+    parts, start = [], 0
+    while len(text) - start > 2 * _PART:
+        space = _SPACE.search(text, start + _PART, start + 2 * _PART)
+        end = space.start() if space else start + 2 * _PART
+        parts.append((start, text[start:end]))
+        start = end
+    return [*parts, (start, text[start:])]
