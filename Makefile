@@ -44,7 +44,7 @@ bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours;
 	$(BIN)/longdoc bench
 
 # Each peer has an environment of its own; one that cannot be installed is left out.
-.venv-peers-%/.ready: loadtests/peers/environments/%.txt
+.venv-peers-%/.ready: benchmarks/peers/environments/%.txt
 	$(PYTHON) -m venv .venv-peers-$*
 	.venv-peers-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		--requirement $< && touch $@ || echo "$* could not be installed and is left out"
@@ -52,7 +52,7 @@ bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours;
 peers-setup: $(VENV)/.dev $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
 
 peers: peers-setup ## Compare with other servers and write docs/peers.md (30 minutes; PEERS=--quick: 5)
-	$(BIN)/python -m loadtests.peers run $(PEERS)
+	$(BIN)/python -m benchmarks.peers run $(PEERS)
 
 loadtest: $(VENV)/.loadtest ## Load the bundled classifier with all kinds of callers (ARGS="…" chooses what)
 	@mkdir -p runs

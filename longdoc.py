@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export.command", "Export checkpoints to bundles, with certificates"),
     "verify": ("export.verify_command", "Measure a bundle's certificates again on this machine"),
     "bundles": ("export.bundles_command", "List the bundles there are"),
-    "bench": ("benchmarks.bench_command", "Measure time and memory against document length"),
+    "bench": ("benchmarks.engine.command", "Measure time and memory against document length"),
     "loadtest": ("loadtests.loadtest_command", "Load a service and report how it held up"),
     "report": ("dashboard.report_command", "Write the main figures as one HTML file"),
     "classify": ("service.commands.classify", "Classify files, folders or standard input"),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.papers import LINFORMER_GAINS
+from benchmarks.engine.papers import LINFORMER_GAINS
 from benchmarks.records import UNFUSED, Measurement, percentile
 from dashboard.series import in_order, title
 

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from benchmarks.documents.lengths import Fixed, Lengths
+from benchmarks.documents.making import make_documents
+from benchmarks.load.summary import About, summarize
 from benchmarks.records import LoadTest, Run
 from benchmarks.store import Store
 from loadtests.deployments import Deployment
-from loadtests.documents import make_documents
 from loadtests.generator import Outcome, Placement, run_load
-from loadtests.lengths import Fixed, Lengths
 from loadtests.plan import Plan
 from loadtests.service_process import run_service
-from loadtests.summary import About, summarize
 from loadtests.table import LiveLine
 from loadtests.target import Target
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import gevent
 
+from benchmarks.load.samples import REFUSED_CONNECTION, Sample, Usage
 from loadtests.memory import ServiceMemory
 from loadtests.plan import PROGRESS, RESULT, Plan
-from loadtests.samples import REFUSED_CONNECTION, Sample, Usage
 from loadtests.target import Target, TargetError
 
 _LOST_SECONDS = 10.0  # when for so long no connection was had, the service is gone

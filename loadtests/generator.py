@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loadtests.ending import end_process
+from benchmarks.load.samples import Sample, Usage, from_rows
+from benchmarks.servers.ending import end_process
+from benchmarks.servers.ports import free_port
 from loadtests.plan import PROGRESS, RESULT, VARIABLE, Plan
-from loadtests.ports import free_port
-from loadtests.samples import Sample, Usage, from_rows
 from models.errors import LongdocError
 
 Show = Callable[[dict[str, Any]], object]

@@ -13,16 +13,16 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
 
+from benchmarks.documents.lengths import Lengths
 from benchmarks.environment import describe_environment
 from benchmarks.quiet import cores_in_use
 from benchmarks.records import LoadTest, Run
+from benchmarks.servers.ending import unwind_when_terminated
 from benchmarks.store import Store
 from loadtests.campaign import Campaign, Load, Service, reach, say
 from loadtests.deployments import Deployment
-from loadtests.ending import unwind_when_terminated
 from loadtests.generator import MASTER_PORT, run_web, run_worker
 from loadtests.html_report import write_report
-from loadtests.lengths import Lengths
 from loadtests.limits import Limit
 from loadtests.options import Request, configure, read_request
 from loadtests.peak import Peak, find_peak

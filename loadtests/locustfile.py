@@ -19,10 +19,10 @@ from locust import User, events, runners, task
 from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
 
-from loadtests.arrivals import poisson
+from benchmarks.load.arrivals import poisson
+from benchmarks.load.samples import Sample, Usage
 from loadtests.conductor import Conductor
 from loadtests.plan import VARIABLE, Plan
-from loadtests.samples import Sample, Usage
 from loadtests.session import Session
 
 runners.WORKER_REPORT_INTERVAL = 1.0

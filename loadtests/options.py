@@ -6,12 +6,12 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.documents.lengths import AsTheyAre, Lengths, LogNormal, parse_lengths
+from benchmarks.documents.making import read_documents
 from benchmarks.store import LOCAL
 from loadtests.campaign import Course, Load
 from loadtests.deployments import Deployment, Wanted, find_deployments, parse_settings
-from loadtests.documents import read_documents
 from loadtests.generator import MASTER_PORT, Placement
-from loadtests.lengths import AsTheyAre, Lengths, LogNormal, parse_lengths
 from loadtests.limits import Limit, parse_limit
 from loadtests.plan import KINDS, parse_mix
 from loadtests.target import check_address

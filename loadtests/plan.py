@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from loadtests.documents import Document
+from benchmarks.documents.making import Document
 from models.errors import ConfigError
 
 #: The environment variable that names a plan's file to Locust.

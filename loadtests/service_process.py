@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from loadtests.ending import end_process
+from benchmarks.servers.ending import end_process
 from models.errors import LongdocError
 
 _START_SECONDS = 300.0

@@ -13,9 +13,9 @@ from gevent.pool import Group
 from geventhttpclient.client import HTTPClient
 from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
 
+from benchmarks.load.samples import NO_SOCKETS, REFUSED_CONNECTION, TIMED_OUT, Sample, Usage
 from loadtests.bodies import Prepared, Requests, judge
 from loadtests.plan import Plan
-from loadtests.samples import NO_SOCKETS, REFUSED_CONNECTION, TIMED_OUT, Sample, Usage
 
 #: Told of each sample, with the path and the size of the answer.
 Listener = Callable[[Sample, str, int], None]

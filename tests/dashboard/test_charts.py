@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.papers import LINFORMER_GAINS
+from benchmarks.engine.papers import LINFORMER_GAINS
 from benchmarks.records import UNFUSED
 from dashboard.accuracy import (
     Classifier,

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
+from benchmarks.engine.runner import Runner
 from benchmarks.records import Measurement
-from benchmarks.runner import Runner
 from benchmarks.store import Store
 from service.settings import Settings
 from service.startup.deployment import load_deployment
-from tests.benchmarks.test_bench import PLAN, OneNetwork
+from tests.benchmarks.engine.test_command import PLAN, OneNetwork
 from tests.support.browser import PAGES, browser, dashboard, settle
 from tests.support.results import a_load_test, a_run, fill_bundles, measurements
 from tests.support.serving import Served, serving

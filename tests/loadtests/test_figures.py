@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks.documents.making import Document
+from benchmarks.load.samples import NO_SOCKETS, TIMED_OUT, Sample, Usage
+from benchmarks.load.summary import About, summarize
 from benchmarks.records import LoadTest, Requests, percentile
 from loadtests.bodies import Prepared, judge
 from loadtests.bodies import Requests as Bodies
-from loadtests.documents import Document
 from loadtests.generator import Outcome
 from loadtests.html_report import render
 from loadtests.limits import parse_limit
 from loadtests.peak import find_peak
 from loadtests.plan import ALL, Plan, parse_mix
-from loadtests.samples import NO_SOCKETS, TIMED_OUT, Sample, Usage
-from loadtests.summary import About, summarize
 from loadtests.svg import line_chart
 from loadtests.table import describe_progress, remarks, summary_table
 from models.errors import ConfigError

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import longdoc
+from benchmarks.documents.lengths import AsTheyAre, Fixed, LogNormal
 from loadtests.campaign import Load
-from loadtests.lengths import AsTheyAre, Fixed, LogNormal
 from loadtests.options import Request, configure, read_request
 from models.mechanisms import ATTENTIONS
 from tests.support.results import fill_bundles

@@ -1,0 +1,1 @@
+"""Documents to measure with: distributions of lengths, and texts written to length."""

@@ -1,0 +1,1 @@
+"""Time and memory of a network against document length, by attention, engine and precision."""

@@ -1,0 +1,1 @@
+"""Requests against a server: arrival schedules, an HTTP client, loops, summaries."""

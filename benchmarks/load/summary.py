@@ -1,0 +1,217 @@
+"""From raw samples to a record: percentiles, seconds, lengths, kinds, errors. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.load.bottleneck import describe_generator, find_bottleneck
+from benchmarks.load.samples import Sample
+from benchmarks.records import (
+    Bundled,
+    LengthBucket,
+    LoadTest,
+    RequestKind,
+    Requests,
+    Second,
+    percentile,
+)
+from loadtests.generator import Outcome
+from loadtests.plan import Plan
+from loadtests.target import REFUSED
+
+_FIRST_BUCKET = 64
+_FEW = 10  # answers
+
+
+@dataclass(frozen=True)
+class About:
+    """What a record says beside the figures; `info` is what the service said of itself."""
+
+    run: str
+    sweep: str
+    scenario: str
+    length: int | None
+    info: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def summarize(plan: Plan, outcome: Outcome, about: About) -> tuple[LoadTest, Requests]:
+    """The record of a load, and its raw requests, warm-up included."""
+    measured = [s for s in outcome.samples if s.due >= 0]
+    warm_up = [s for s in outcome.samples if s.due < 0]
+    answered, documents = throughput(outcome)
+    p50, p90, p95, p99 = (_percentile(measured, share) for share in (50, 90, 95, 99))
+    generator = describe_generator(measured, outcome.usages, open_model=plan.model == "open")
+    bottleneck = find_bottleneck(generator, measured, p50, p99)
+    refused, counted = refusals(outcome)
+    notes = [outcome.note, bottleneck, *_remarks(outcome, refused, counted)]
+    test = LoadTest(
+        run=about.run,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        server="longdoc",
+        sweep=about.sweep,
+        scenario=about.scenario,
+        **_served(about.info),
+        model=plan.model,
+        offered_per_second=(outcome.rate or plan.rate) if plan.model == "open" else None,
+        users=(outcome.users or plan.users) if plan.model == "closed" else None,
+        seconds=outcome.seconds,
+        warm_up_seconds=plan.warm_up,
+        requests=len(measured),
+        documents=sum(s.documents for s in measured),
+        tokens=sum(s.tokens for s in measured),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        answered_per_second=answered,
+        documents_per_second=documents,
+        errors=dict(Counter(s.error for s in measured if s.error)),
+        by_length=by_length(measured),
+        by_second=by_second(measured, outcome),
+        by_request=by_request(measured),
+        service_memory_bytes=outcome.memory_peak,
+        service_idle_bytes=outcome.memory_idle,
+        metrics_before=outcome.metrics_before,
+        metrics_after=outcome.metrics_after,
+        warm_up_requests=len(warm_up),
+        warm_up_errors=dict(Counter(s.error for s in warm_up if s.error)),
+        generator=generator,
+        generator_bottleneck=bool(bottleneck),
+        note="; ".join(note for note in notes if note),
+        settings=about.settings | {"refused": {"here": refused, "service": counted}},
+        length=about.length,
+    )
+    return test, _raw(outcome.samples)
+
+
+def refusals(outcome: Outcome) -> tuple[int, int | None]:
+    """Requests refused as counted here, warm-up included, and by the service's own metric."""
+    here = sum(s.refused and s.kind != "bulk" for s in outcome.samples)
+    before, after = outcome.metrics_before.get(REFUSED), outcome.metrics_after.get(REFUSED)
+    return here, None if before is None or after is None else round(after - before)
+
+
+def throughput(outcome: Outcome) -> tuple[float, float]:
+    """Requests and documents answered in a second, of what was answered in the measured time.
+
+    When that is very little, the time goes on to the last answer.
+    """
+    ends = [(s.due + s.seconds, s.documents) for s in outcome.samples if not s.error]
+    seconds = outcome.seconds
+    if sum(0 <= end < seconds for end, _ in ends) < _FEW:
+        seconds = max([seconds, *(end for end, _ in ends)])
+    inside = [documents for end, documents in ends if 0 <= end <= seconds]
+    seconds = max(seconds, 1e-9)
+    return len(inside) / seconds, sum(inside) / seconds
+
+
+def by_length(samples: Iterable[Sample]) -> tuple[LengthBucket, ...]:
+    """Percentiles by the tokens of a request, in ranges that double."""
+    groups: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        groups[_bucket_end(sample.tokens)].append(sample)
+    return tuple(
+        LengthBucket(
+            low=0 if end == _FIRST_BUCKET else end // 2 + 1,
+            high=end + 1,
+            requests=len(group),
+            errors=sum(bool(s.error) for s in group),
+            **_three(group),
+        )
+        for end, group in sorted(groups.items())
+    )
+
+
+def by_second(samples: Sequence[Sample], outcome: Outcome) -> tuple[Second, ...]:
+    """What was sent, answered and lost in each second; a latency belongs to when it was due."""
+    sent: dict[int, list[Sample]] = defaultdict(list)
+    ended: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        sent[int(sample.due)].append(sample)
+        ended[int(sample.due + sample.seconds)].append(sample)
+    held = {math.floor(at): memory for at, memory in outcome.memory}
+    return tuple(
+        Second(
+            at=at,
+            sent=len(sent[at]),
+            answered=sum(not s.error for s in ended[at]),
+            errors=sum(bool(s.error) for s in ended[at]),
+            p50=_percentile(sent[at], 50),
+            p99=_percentile(sent[at], 99),
+            memory_bytes=held.get(at),
+        )
+        for at in range(max([-1, *sent, *ended]) + 1)
+    )
+
+
+def by_request(samples: Iterable[Sample]) -> tuple[RequestKind, ...]:
+    """Percentiles by kind of caller."""
+    groups: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.kind].append(sample)
+    return tuple(
+        RequestKind(
+            request=kind,
+            requests=len(group),
+            documents=sum(s.documents for s in group),
+            errors=sum(bool(s.error) for s in group),
+            **_three(group),
+        )
+        for kind, group in sorted(groups.items())
+    )
+
+
+def _remarks(outcome: Outcome, refused: int, counted: int | None) -> Iterable[str]:
+    if outcome.metrics_before and not outcome.metrics_after:
+        yield "the service did not answer any more when the load was over"
+    if counted is not None and counted != refused:
+        yield f"the service counted {counted} refusals, {refused} came here: others use it, too"
+    if outcome.in_flight:
+        yield f"{outcome.in_flight} requests were still under way when it ended"
+
+
+def _served(info: dict[str, Any]) -> dict[str, Any]:
+    engine = info["engine"]
+    return {
+        "attention": info["attention"]["name"],
+        "engine": f"{engine['name']}:{engine['device']}",
+        "precision": engine["precision"],
+        "bundle": Bundled(
+            name=info["model"],
+            digest=info["bundle_digest"],
+            weights="trained" if info.get("accuracy") else "random",
+        ),
+    }
+
+
+def _percentile(samples: Iterable[Sample], share: float) -> float | None:
+    times = [s.seconds for s in samples if s.counts]
+    return percentile(times, share) if times else None
+
+
+def _three(samples: Sequence[Sample]) -> dict[str, float | None]:
+    return {f"p{share}": _percentile(samples, share) for share in (50, 95, 99)}
+
+
+def _bucket_end(tokens: int) -> int:
+    """The largest length of the range that holds so many tokens: 64, 128, 256 and so on."""
+    return max(_FIRST_BUCKET, 1 << max(0, tokens - 1).bit_length())
+
+
+def _raw(samples: Sequence[Sample]) -> Requests:
+    return Requests(
+        due=tuple(s.due for s in samples),
+        seconds=tuple(s.seconds for s in samples),
+        tokens=tuple(s.tokens for s in samples),
+        status=tuple(s.status for s in samples),
+        request=tuple(s.kind for s in samples),
+        documents=tuple(s.documents for s in samples),
+        late=tuple(s.late for s in samples),
+        error=tuple(s.error for s in samples),
+    )

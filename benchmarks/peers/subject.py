@@ -1,0 +1,56 @@
+"""The bundle that all servers serve, by its public files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.registry import ROOT
+from models.errors import ConfigError
+
+_PREFERRED = ("elife-nystromformer", "imdb-nystromformer")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A bundle; `longest` is how many tokens it reads in one piece."""
+
+    path: Path
+    name: str
+    digest: str
+    attention: str
+    labels: list[str]
+    longest: int
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """In the form in which the service tells of itself."""
+        return {
+            "model": self.name,
+            "bundle_digest": self.digest,
+            "attention": {"name": self.attention},
+            "engine": {"name": "onnxruntime", "device": "cpu", "precision": "fp32"},
+        }
+
+
+def read_subject(path: Path | None) -> Subject:
+    """The bundle named, or the first there is of those preferred."""
+    if path is None:
+        known = [ROOT / "bundles" / name for name in _PREFERRED]
+        path = next((each for each in known if (each / "manifest.json").exists()), known[-1])
+    file = path / "manifest.json"
+    if not file.is_file():
+        raise ConfigError(f"{path} is not a bundle: it holds no {file.name}")
+    content = file.read_bytes()
+    manifest = json.loads(content)
+    return Subject(
+        path=path,
+        name=manifest["name"],
+        digest=sha256(content).hexdigest(),
+        attention=manifest["config"]["attention"],
+        labels=manifest["labels"],
+        longest=manifest["max_tokens"],
+    )
