@@ -19,9 +19,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.config import ModelConfig
+from models.errors import ConfigError
 
 #: Spreads the pairs of an id with any other over the table; odd, about 2^32 over the golden ratio.
 PAIR_FACTOR = 2_654_435_761
+#: Rows of a table of pairs, and entries of its vocabulary, for which rows are computed exactly.
+MAX_ROWS = 1 << 28
+
+_LARGEST = 1 << 30  # two numbers below it add up to less than 2^31
 
 
 class TokenVectors(nn.Embedding):
@@ -63,11 +68,11 @@ class TokenVectors(nn.Embedding):
         states = states * self._weights(ids, mask, mask)
         if self.pairs is None:
             return states
-        hashed = pair_hash(ids)  # (batch, n)
         place = torch.arange(ids.shape[1], device=ids.device)  # (n,)
-        rows = _in_table(hashed % config.pairs, table, config.pairs)
+        rows = _in_table(pair_rows(ids, config.pairs, config.vocab_size), table, config.pairs)
         # Pairs are counted in a table as small as the vocabulary: collisions damp a little more.
-        weights = self._weights(hashed % config.vocab_size, mask & (place > 0), mask)
+        counters = pair_rows(ids, config.vocab_size, config.vocab_size)  # (batch, n)
+        weights = self._weights(counters, mask & (place > 0), mask)
         short = self.pairs(rows) * weights  # (batch, n, pair_width)
         if self.opening is not None:
             rows = _in_table(ids, table, config.vocab_size)
@@ -93,10 +98,27 @@ def _in_table(rows: Tensor, table: Tensor | None, size: int) -> Tensor:
     return rows if table is None else rows + table[:, None] * size
 
 
-def pair_hash(ids: Tensor) -> Tensor:
-    """A number for each token and the one before it (batch, n); the first has 0 before it."""
+def pair_rows(ids: Tensor, rows: int, vocab_size: int) -> Tensor:
+    """Each token's row (batch, n) in a table for it and the one before; the first has 0 before it.
+
+    The row is (before * PAIR_FACTOR + id) % rows. No number on the way reaches 2^31: OpenVINO
+    and some kernels for GPUs compute in 32 bits what a graph declares as 64.
+    """
+    if rows > MAX_ROWS or vocab_size > MAX_ROWS:
+        raise ConfigError(
+            f"a table of pairs has at most {MAX_ROWS} rows and ids; got {rows} and {vocab_size}"
+        )
     before = functional.pad(ids[:, :-1], (1, 0))
-    return before * PAIR_FACTOR + ids
+    return (_times(before, PAIR_FACTOR % rows, rows, vocab_size) + ids % rows) % rows
+
+
+def _times(x: Tensor, factor: int, rows: int, below: int) -> Tensor:
+    """(x * factor) % rows for x from 0 to below - 1, digit by digit where it would grow large."""
+    if (below - 1) * factor < _LARGEST:
+        return x * factor % rows
+    base = _LARGEST // rows  # at least 2
+    high = _times(x // base, factor, rows, (below - 1) // base + 1)
+    return (high * base + x % base * factor) % rows
 
 
 def repetition_weights(ids: Tensor, counted: Tensor, size: int) -> Tensor:

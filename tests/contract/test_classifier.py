@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.classifier import Classifier
 from models.config import ModelConfig
-from models.errors import BundleError, ShapeError
-from models.inputs import PAIR_FACTOR, TokenVectors, repetition_weights
+from models.errors import BundleError, ConfigError, ShapeError
+from models.inputs import MAX_ROWS, PAIR_FACTOR, TokenVectors, pair_rows, repetition_weights
 from models.mechanisms import ATTENTIONS
 from models.weights import LARGE, load_weights, round_weights, save_weights
 
@@ -133,6 +135,40 @@ def test_a_pair_adds_to_its_second_token_and_order_matters() -> None:
     assert torch.allclose(pairs[0, 1:3, :3], each * embedding.pairs.weight[rows], atol=1e-6)
     assert not pairs[0, [0, 3]].any()
     assert not pairs[0, :, 3:].abs().gt(1e-6).any()
+
+
+class _LargestWholeNumber(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the largest whole number that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and made.dtype == torch.int64 and made.numel():
+            self.largest = max(self.largest, int(made.abs().max()))
+        return made
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000, 12_288, 29_127, 524_288, (1 << 24) + 3, MAX_ROWS])
+@pytest.mark.parametrize("vocab", [2, 12_288, 250_002, MAX_ROWS])
+def test_pairs_keep_their_rows_without_a_number_of_more_than_31_bits(rows: int, vocab: int) -> None:
+    random = torch.Generator().manual_seed(rows + vocab)
+    ids = torch.randint(0, vocab, (2, 500), generator=random)
+    ids[0, :4] = torch.tensor([vocab - 1, vocab - 1, 0, vocab - 1])
+    with _LargestWholeNumber() as seen:
+        found = pair_rows(ids, rows, vocab)
+    assert seen.largest < 1 << 31
+    for document, places in zip(ids.tolist(), found.tolist(), strict=True):
+        pairs = zip([0, *document], document, strict=False)
+        assert places == [(before * PAIR_FACTOR + id_) % rows for before, id_ in pairs]
+
+
+def test_a_table_of_pairs_that_is_too_large_is_refused() -> None:
+    for rows, vocab in ((MAX_ROWS + 1, 100), (100, MAX_ROWS + 1)):
+        with pytest.raises(ConfigError, match=str(MAX_ROWS)):
+            pair_rows(torch.zeros(1, 3, dtype=torch.int64), rows, vocab)
 
 
 @pytest.mark.parametrize("damp_repeats", [True, False])
