@@ -1,5 +1,8 @@
 """`longdoc classify`: what the service does, from the command line, without a server.
 
+Takes texts (files, folders, standard input) or rows of texts (JSON Lines, Parquet), which go to a
+file of results and can be resumed.
+
 Exit codes: 0 when every document was classified, 1 when some could not be, 2 for a mistake in
 the command.
 """
@@ -8,15 +11,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import importlib.util
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigError
-from service.settings import read_settings
+from service.bulk.source import Source, is_rows
+from service.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from service.pipeline import Pipeline
@@ -33,7 +39,22 @@ _NAME_WIDTH = 40
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "paths", nargs="*", metavar="FILE", help="files or folders; - or none: stdin"
+        "paths",
+        nargs="*",
+        metavar="FILE",
+        help="texts: files, folders, - or none for stdin; or rows of texts: .jsonl, .parquet",
+    )
+    rows = parser.add_argument_group("rows of texts")
+    rows.add_argument("--out", type=Path, metavar="FILE", help="results: .jsonl or .parquet")
+    rows.add_argument("--text", default="text", metavar="NAME", help="column of the texts [text]")
+    rows.add_argument("--id", metavar="NAME", help="column copied to the results [row number]")
+    rows.add_argument("--resume", action="store_true", help="go on with an unfinished --out")
+    rows.add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="spread Parquet rows over a Ray cluster; without an address, over this machine",
     )
     parser.add_argument("--format", choices=("table", "jsonl"), default="table", help="[table]")
     parser.add_argument("--top-k", type=int, default=3, metavar="N", help="labels to score [3]")
@@ -52,6 +73,10 @@ def run(args: argparse.Namespace) -> int:
     if args.top_k < 1 or args.evidence < 0:
         raise ConfigError("--top-k must be at least 1 and --evidence at least 0")
     settings = read_settings({name: getattr(args, name) for name in _SETTINGS})
+    if any(is_rows(Path(path)) for path in args.paths):
+        return _run_rows(args, settings)
+    if args.out or args.resume:
+        raise ConfigError("--out and --resume are for rows: name .jsonl or .parquet files")
     documents = list(_find(args.paths, args.glob))
     from service.startup.deployment import load_deployment  # noqa: PLC0415 - after what can go wrong fast
     from service.text.merge import Options  # noqa: PLC0415
@@ -68,6 +93,85 @@ def run(args: argparse.Namespace) -> int:
     finally:
         running.close()
     return 1 if failures else 0
+
+
+def _run_rows(args: argparse.Namespace, settings: Settings) -> int:
+    """Classify rows into a file; 1 when some of them have an error."""
+    from service.bulk.job import Job  # noqa: PLC0415 - only for rows
+    from service.bulk.progress import Progress  # noqa: PLC0415
+    from service.startup.deployment import load_deployment  # noqa: PLC0415
+    from service.text.merge import Options  # noqa: PLC0415
+
+    source = Source([_rows_file(name) for name in args.paths], args.text, args.id)
+    if args.out is None:
+        raise ConfigError("name the file for the results with --out, such as --out results.jsonl")
+    options = Options(args.top_k, args.on_overflow, args.evidence, _NO_TIMEOUT)
+    if args.ray is not None:
+        return _run_on_ray(source, args, settings, options)
+    deployment = load_deployment(settings)
+    decides = {
+        "bundle": deployment.model.digest,
+        "options": [args.top_k, args.on_overflow, args.evidence],
+        "precision": settings.precision,
+    }
+    job = Job(source, args.out, decides)
+    journal = job.open(resume=args.resume)
+    running = deployment.start(settings, lambda _: None)
+    running.pipeline.reader.speed_up()
+    running.share_runs()
+    try:
+        with Progress(source.size, hidden=args.no_progress) as progress:
+            asyncio.run(
+                job.run(journal, lambda text: _result(running.pipeline, text, options), progress)
+            )
+    finally:
+        running.close()
+    if journal.failed:
+        print(
+            f"{journal.failed:,} of {journal.done:,} rows have an error; see the column `error`",
+            file=sys.stderr,
+        )
+    return 1 if journal.failed else 0
+
+
+def _run_on_ray(
+    source: Source, args: argparse.Namespace, settings: Settings, options: Options
+) -> int:
+    """The same on a Ray cluster; a folder of results instead of a file."""
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError("--ray needs Ray: pip install 'longdoc[ray]'")
+    from service.bulk.on_ray import RayJob  # noqa: PLC0415 - an extra
+
+    failed = RayJob(
+        source,
+        args.out,
+        address=args.ray or None,
+        workers=settings.lanes or 1,
+        open_pipeline=functools.partial(_open_pipeline, settings),
+        classify=functools.partial(_result, options=options),
+    ).run()
+    if failed:
+        print(f"{failed:,} rows have an error; see the column `error`", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _open_pipeline(settings: Settings, workers: int) -> Pipeline:
+    from service.startup.deployment import load_deployment  # noqa: PLC0415
+
+    settings = replace(settings, lanes=workers)
+    running = load_deployment(settings).start(settings, lambda _: None)
+    running.pipeline.reader.speed_up()
+    running.share_runs()
+    return running.pipeline
+
+
+def _rows_file(name: str) -> Path:
+    path = Path(name)
+    if not path.is_file():
+        raise ConfigError(f"{name} is not a file")
+    if not is_rows(path):
+        raise ConfigError(f"{name} holds no rows; name .jsonl and .parquet files only, or none")
+    return path
 
 
 @dataclass(frozen=True)
@@ -148,14 +252,22 @@ async def _in_order(
 
 
 async def _classify(pipeline: Pipeline, source: _Source, options: Options) -> dict[str, Any]:
+    try:
+        text = await asyncio.to_thread(source.read)
+    except (OSError, ValueError) as error:
+        return {"file": source.name, "error": _reason(error)}
+    return {"file": source.name, **await _result(pipeline, text, options)}
+
+
+async def _result(pipeline: Pipeline, text: str, options: Options) -> dict[str, Any]:
+    """A text's result, or what is wrong with the text."""
     from service.errors import ServiceError  # noqa: PLC0415
 
     try:
-        text = await asyncio.to_thread(source.read)
         answer = await pipeline.classify([text], options, bulk=True)
-    except (OSError, UnicodeDecodeError, ValueError, ServiceError) as error:
-        return {"file": source.name, "error": _reason(error)}
-    return {"file": source.name, **asdict(answer.results[0])}
+    except ServiceError as error:
+        return {"error": str(error)}
+    return asdict(answer.results[0])
 
 
 def _reason(error: Exception) -> str:
