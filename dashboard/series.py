@@ -23,6 +23,12 @@ APPEARANCE = {
     "infinite_former": Look("#cc79a7", SOLID, "square"),
     "linear": Look("#56b4e9", (8, 3), "circle"),
     "longformer": Look("#7b68c8", (5, 2, 1, 2), "triangle-left"),
+    "efficient": Look("#b8336a", (12, 2), "triangle-up"),
+    "bigbird": Look("#5b8c2a", (3, 1), "square"),
+    "sparse": Look("#8c3b2e", (10, 2, 2, 2), "circle"),
+    "blockwise": Look("#3f5fa8", (6, 4), "cross"),
+    "reformer": Look("#b09a00", (4, 4), "triangle-left"),
+    "informer": Look("#2f9c95", (12, 2, 1, 2, 1, 2), "diamond"),
 }
 _UNKNOWN = Look("#808080", (1, 2), "circle")
 

@@ -1,11 +1,13 @@
 """The registered attention mechanisms: one declaration each, free of torch.
 
-To add one: write `models/attention/<name>.py`, then register its declaration here.
+To add one: write `models/attention/<name>.py`, then register its declaration here. Those that
+leave pairs of tokens out stand in `models/sparse_mechanisms.py`.
 """
 
 from __future__ import annotations
 
 from models.registry import AttentionSpec, Parameter, Registry
+from models.sparse_mechanisms import SPARSE
 
 ATTENTIONS = Registry()
 
@@ -142,10 +144,10 @@ ATTENTIONS.register(
             Parameter(
                 "feature_map",
                 "positive: exp(Wx − ‖x‖²/2); hyperbolic: also exp(−Wx − ‖x‖²/2); "
-                "trigonometric: cos and sin of Wx",
+                "trigonometric: cos and sin of Wx; relu: relu(Wx), which approximates no softmax",
                 "choice",
                 "positive",
-                choices=("positive", "hyperbolic", "trigonometric"),
+                choices=("positive", "hyperbolic", "trigonometric", "relu"),
             ),
             Parameter(
                 "seed",
@@ -298,31 +300,14 @@ ATTENTIONS.register(
 
 ATTENTIONS.register(
     AttentionSpec(
-        name="longformer",
-        title="Longformer",
-        paper="Beltagy et al. 2020, Longformer: The Long-Document Transformer",
-        formula="sm over |i − j| ≤ window and the global tokens, which see and are seen by all",
-        implementation="models.attention.longformer:LongformerAttention",
+        name="efficient",
+        title="Efficient attention",
+        paper="Shen et al. 2018, Efficient Attention: Attention with Linear Complexities",
+        formula="ρ(q) (ρ(k)ᵀ v), softmax of q over its features, of k over the positions",
+        implementation="models.attention.efficient:EfficientAttention",
         cost="n",
-        approximates="softmax",
-        budget="window",
-        parameters=(
-            Parameter(
-                "window",
-                "tokens seen on either side",
-                "int",
-                128,
-                low=1,
-                sensible=(32, 512),
-            ),
-            Parameter(
-                "global_tokens",
-                "tokens at the document's start that see and are seen by all",
-                "int",
-                1,
-                low=0,
-                sensible=(0, 16),
-            ),
-        ),
     )
 )
+
+for spec in SPARSE:
+    ATTENTIONS.register(spec)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from models.attention.base import Attention
-from models.attention.masking import masked_softmax, pad_rows, shorter
+from models.attention.masking import masked_softmax, pad_rows, shorter, with_neighbours
 
 
 class LongformerAttention(Attention):
@@ -40,8 +39,8 @@ class LongformerAttention(Attention):
         batch, heads, n, d = q.shape
         size = shorter(self.window, n)  # a short document is one block
         blocks = (n + size - 1) // size
-        near_k = _with_neighbours(k, size, blocks)  # (batch, heads, blocks, 3 size, d)
-        near_v = _with_neighbours(v, size, blocks)
+        near_k = with_neighbours(k, size, blocks)  # (batch, heads, blocks, 3 size, d)
+        near_v = with_neighbours(v, size, blocks)
         keep = self._visible(mask, size, blocks)  # (batch, 1, blocks, size, 3 size)
         padded = pad_rows(q, blocks * size - n)
         queries = padded.view(batch, heads, blocks, size, d)
@@ -64,7 +63,7 @@ class LongformerAttention(Attention):
         """Which neighbours a query sees: real, inside the window and not global."""
         positions = torch.arange(mask.shape[1], device=mask.device)
         local = mask & (positions >= self.global_tokens)
-        near = _with_neighbours(local[:, None, :, None], size, blocks)[..., 0]
+        near = with_neighbours(local[:, None, :, None], size, blocks)[..., 0]
         row = torch.arange(size, device=mask.device)[:, None]
         column = torch.arange(3 * size, device=mask.device)[None, :]
         inside = (row + size - column).abs() <= self.window  # (size, 3 size)
@@ -73,11 +72,3 @@ class LongformerAttention(Attention):
     def _globals(self, x: Tensor) -> Tensor:
         """The first rows, also of a document that has fewer: (batch, heads, g, d)."""
         return pad_rows(x, self.global_tokens)[:, :, : self.global_tokens]
-
-
-def _with_neighbours(x: Tensor, size: int, blocks: int) -> Tensor:
-    """Each block between the one before and the one after it, zeros beyond the ends."""
-    batch, heads, n, d = x.shape
-    padded = functional.pad(x, (0, 0, size, (blocks + 1) * size - n))
-    cut = padded.view(batch, heads, blocks + 2, size, d)
-    return torch.cat([cut[:, :, :-2], cut[:, :, 1:-1], cut[:, :, 2:]], dim=3)

@@ -34,12 +34,12 @@ def segment_bounds(lengths: Tensor, segments: int) -> tuple[Tensor, Tensor]:
 
 
 def gather_rows(x: Tensor, positions: Tensor) -> Tensor:
-    """Rows of each document: x (batch, heads, n, d), positions (batch, r) to (…, r, d)."""
+    """Rows of each head: x (batch, heads, n, d), positions (batch, heads or 1, r) to (…, r, d)."""
     batch, heads, n, d = x.shape
     owner = torch.arange(batch * heads, device=x.device).view(batch, heads, 1)
-    flat = (owner * n + positions[:, None, :]).reshape(-1)  # (batch * heads * r,)
+    flat = (owner * n + positions).reshape(-1)  # (batch * heads * r,)
     rows = x.reshape(batch * heads * n, d).index_select(0, flat)
-    return rows.view(batch, heads, positions.shape[1], d)
+    return rows.view(batch, heads, positions.shape[2], d)
 
 
 def segment_means(x: Tensor, lengths: Tensor, segments: int) -> Tensor:
@@ -50,7 +50,15 @@ def segment_means(x: Tensor, lengths: Tensor, segments: int) -> Tensor:
     steps = torch.arange(longest, device=x.device)
     positions = begin[:, :, None] + steps  # (batch, m, longest)
     inside = positions < end[:, :, None]
-    rows = gather_rows(x, positions.clamp(max=n - 1).view(batch, segments * longest))
+    rows = gather_rows(x, positions.clamp(max=n - 1).view(batch, 1, segments * longest))
     rows = rows.view(batch, heads, segments, longest, d)
     total = (rows * inside[:, None, :, :, None]).sum(dim=3)  # (batch, heads, m, d)
     return total / (end - begin).clamp(min=1)[:, None, :, None].to(x.dtype)
+
+
+def with_neighbours(x: Tensor, size: int, blocks: int) -> Tensor:
+    """Each block between the one before and the one after it, zeros beyond the ends."""
+    batch, heads, n, d = x.shape
+    padded = functional.pad(x, (0, 0, size, (blocks + 1) * size - n))
+    cut = padded.view(batch, heads, blocks + 2, size, d)
+    return torch.cat([cut[:, :, :-2], cut[:, :, 1:-1], cut[:, :, 2:]], dim=3)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from models.attention.base import Attention
 
-#: Added to every feature, so that no divisor vanishes. The positive features' is the published
-#: one; the hyperbolic ones were published without and get one too small to be seen.
-EPSILON = {"positive": 1e-6, "hyperbolic": 1e-9}
+#: Added to every feature, so that no divisor vanishes. The positive and the ReLU features' are the
+#: published ones; the hyperbolic ones were published without and get one too small to be seen.
+EPSILON = {"positive": 1e-6, "hyperbolic": 1e-9, "relu": 1e-3}
 #: A divisor of trigonometric features, which may have any sign, is kept this far from zero.
 SMALLEST_DIVISOR = 1e-6
 
@@ -31,7 +31,7 @@ def orthogonal_features(features: int, dim: int, seed: int) -> Tensor:
 
 
 class PerformerAttention(Attention):
-    """φ(q) (φ(k)ᵀ v) / (φ(q) Σ φ(k)), φ random features of exp(q·k / √d)
+    """φ(q) (φ(k)ᵀ v) / (φ(q) Σ φ(k)), φ random features of exp(q·k / √d), or relu(Wx)
 
     Every exponent is at most zero: the largest projection of a query is taken away from its
     own features, the largest of a document's keys from theirs; both cancel in the ratio.
@@ -67,6 +67,8 @@ class PerformerAttention(Attention):
     def _features(self, x: Tensor, real: Tensor, *, over_document: bool) -> Tensor:
         """φ(x), up to a factor per query or per document: (batch, heads, n, m or 2 m)."""
         u = x @ self.projection.to(x.dtype).T  # (batch, heads, n, m)
+        if self.feature_map == "relu":
+            return u.relu() + EPSILON["relu"]
         half_norm = x.square().sum(dim=-1, keepdim=True) / 2
         ratio = self.projection.shape[0] ** -0.5
         if self.feature_map == "trigonometric":

@@ -69,4 +69,4 @@ class SkyformerAttention(Attention):
 def _strided_rows(x: Tensor, lengths: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The first row of each of `count` segments of the document; empty segments are not valid."""
     begin, end = segment_bounds(lengths, count)  # (batch, count)
-    return gather_rows(x, begin.clamp(max=x.shape[2] - 1)), begin < end
+    return gather_rows(x, begin.clamp(max=x.shape[2] - 1)[:, None]), begin < end

@@ -86,6 +86,8 @@ def performer(q: Array, k: Array, v: Array, W: Array, kind: str) -> Array:
             c = half if per_row else half.max()
             waves: Array = np.concatenate([np.cos(u), np.sin(u)], axis=1)
             return np.asarray(waves * np.exp(half - c) / m**0.5)
+        if kind == "relu":
+            return np.maximum(u, 0) + 1e-3
         if kind == "hyperbolic":
             return np.concatenate([np.exp(u - half), np.exp(-u - half)], axis=1)
         c = u.max(axis=1, keepdims=True) if per_row else u.max()
@@ -131,16 +133,8 @@ def linear(q: Array, k: Array, v: Array) -> Array:
     return np.asarray(phi(q) @ (phi(k).T @ v) / (phi(q) @ phi(k).sum(axis=0) + 1e-6)[:, None])
 
 
-def longformer(q: Array, k: Array, v: Array, window: int, global_tokens: int) -> Array:
-    n, d = q.shape
-    out = np.zeros_like(q)
-    for i in range(n):
-        seen = [
-            j for j in range(n) if abs(i - j) <= window or i < global_tokens or j < global_tokens
-        ]
-        scores = softmax_rows((q[i] @ k[seen].T / math.sqrt(d))[None])
-        out[i] = (scores @ v[seen])[0]
-    return out
+def efficient(q: Array, k: Array, v: Array) -> Array:
+    return softmax_rows(q) @ (softmax_rows(k.T) @ v)
 
 
 class InfiniteFormer:

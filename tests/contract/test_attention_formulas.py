@@ -11,7 +11,7 @@ import torch
 
 from models.attention import Attention, create_attention
 from models.mechanisms import ATTENTIONS
-from tests.contract import formulas
+from tests.contract import formulas, sparse_formulas
 from tests.contract.formulas import Array
 
 Formula = Callable[[Array, Array, Array, int], Array]  # q, k, v, head
@@ -42,6 +42,30 @@ def linformer_formula(attention: Attention, params: dict[str, Any]) -> Formula:
     return formula
 
 
+SPARSE = ("longformer", "bigbird", "sparse", "blockwise", "reformer", "informer")
+
+
+def sparse_formula(name: str, attention: Attention, p: dict[str, Any]) -> Formula:
+    state = attention.state_dict()
+    found: dict[str, Formula] = {
+        "longformer": lambda q, k, v, _: sparse_formulas.longformer(
+            q, k, v, p["window"], p["global_tokens"]
+        ),
+        "bigbird": lambda q, k, v, head: sparse_formulas.bigbird(
+            q, k, v, p["block"], state["draws"][head].numpy()
+        ),
+        "sparse": lambda q, k, v, _: sparse_formulas.sparse(
+            q, k, v, p["pattern"], p["stride"], p["summary"]
+        ),
+        "blockwise": lambda q, k, v, head: sparse_formulas.blockwise(q, k, v, p["blocks"], head),
+        "reformer": lambda q, k, v, _: sparse_formulas.reformer(
+            q, k, v, state["rotations"].double().numpy(), p["chunk"]
+        ),
+        "informer": lambda q, k, v, _: sparse_formulas.informer(q, k, v, p["queries"], p["keys"]),
+    }
+    return found[name]
+
+
 def formula_of(name: str, attention: Attention, params: dict[str, Any]) -> Formula:
     p = params
     if name == "linformer":
@@ -59,12 +83,13 @@ def formula_of(name: str, attention: Attention, params: dict[str, Any]) -> Formu
         return lambda q, k, v, _: formulas.skyformer(
             q, k, v, p["landmarks"], p["gamma"], p["iterations"]
         )
-    if name == "longformer":
-        return lambda q, k, v, _: formulas.longformer(q, k, v, p["window"], p["global_tokens"])
+    if name in SPARSE:
+        return sparse_formula(name, attention, params)
     plain = {
         "softmax": formulas.softmax,
         "kernelized": formulas.kernelized,
         "linear": formulas.linear,
+        "efficient": formulas.efficient,
     }
     return lambda q, k, v, _: plain[name](q, k, v)
 
@@ -82,7 +107,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("nystromformer", {"landmarks": 5, "conv_kernel": 33}),
     *(
         ("performer", {"features": 20, "feature_map": kind})
-        for kind in ("positive", "hyperbolic", "trigonometric")
+        for kind in ("positive", "hyperbolic", "trigonometric", "relu")
     ),
     ("kernelized", {}),
     ("skyformer", {"landmarks": 16}),
@@ -90,6 +115,22 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("linear", {}),
     ("longformer", {"window": 4, "global_tokens": 0}),
     ("longformer", {"window": 16, "global_tokens": 3}),
+    ("efficient", {}),
+    ("bigbird", {"block": 8}),
+    ("bigbird", {"block": 5, "random": 2, "seed": 3}),
+    ("bigbird", {"block": 1, "random": 7}),
+    ("sparse", {"stride": 8}),
+    ("sparse", {"stride": 11}),
+    ("sparse", {"stride": 8, "pattern": "fixed", "summary": 3}),
+    ("sparse", {"stride": 1}),
+    ("blockwise", {}),
+    ("blockwise", {"blocks": 5}),
+    ("blockwise", {"blocks": 1}),
+    ("reformer", {"rounds": 1, "buckets": 4, "chunk": 8}),
+    ("reformer", {"rounds": 4, "buckets": 8, "chunk": 5}),
+    ("reformer", {"rounds": 3, "buckets": 2, "chunk": 64}),
+    ("informer", {}),
+    ("informer", {"queries": 2, "keys": 3}),
 ]
 
 LENGTHS = (1, 2, 5, 16, 17, 64, 129)

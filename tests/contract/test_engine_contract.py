@@ -24,6 +24,11 @@ SMALL = {
     "skyformer": {"landmarks": 8},
     "infinite_former": {"segment": 32, "basis": 8, "samples": 16},
     "longformer": {"window": 16, "global_tokens": 2},
+    "bigbird": {"block": 8},
+    "sparse": {"stride": 16},
+    "blockwise": {"blocks": 3},
+    "reformer": {"buckets": 8, "chunk": 16},
+    "informer": {"queries": 2, "keys": 2},
 }
 BUNDLED = [pytest.param(path, id=path.name) for path in find_bundles()]
 SMALL_BUNDLES = [

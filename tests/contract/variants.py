@@ -41,6 +41,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "skyformer": {"landmarks": 6},
     "infinite_former": {"segment": 3, "basis": 8, "samples": 8},
     "longformer": {"window": 2},
+    "bigbird": {"block": 1, "random": 1},
+    "sparse": {"stride": 3, "summary": 1},
+    "reformer": {"rounds": 2, "buckets": 4, "chunk": 2},
+    "informer": {"queries": 1, "keys": 2},
 }
 
 VARIANTS = [
@@ -50,8 +54,13 @@ VARIANTS = [
     *(Variant("linformer", {"projection": p}) for p in ("mean", "max", "convolution")),
     Variant("linformer", {"projection": "convolution", "sharing": "none"}),
     Variant("nystromformer", {"conv_kernel": 1}),
-    *(Variant("performer", {"feature_map": f}) for f in ("hyperbolic", "trigonometric")),
+    *(Variant("performer", {"feature_map": f}) for f in ("hyperbolic", "trigonometric", "relu")),
     Variant("infinite_former", {"sticky": True}),
     Variant("infinite_former", {"widths": "fine", "segment": 101}),
     *(Variant("longformer", {"global_tokens": g}) for g in (0, 5)),
+    Variant("bigbird", {"block": 16, "random": 2}),
+    Variant("sparse", {"pattern": "fixed"}),
+    Variant("sparse", {"stride": 7}),
+    Variant("blockwise", {"blocks": 5}),
+    Variant("reformer", {"rounds": 1, "chunk": 16}),
 ]
