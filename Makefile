@@ -25,6 +25,11 @@ $(VENV)/.dashboard: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[dashboard]'
 	@touch $@
 
+# What training, exporting and measuring need.
+$(VENV)/.torch: $(FILES) | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[torch]'
+	@touch $@
+
 # What load tests need: no torch.
 $(VENV)/.loadtest: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[loadtest]'
@@ -33,14 +38,14 @@ $(VENV)/.loadtest: $(FILES) | $(BIN)/python
 # What development needs: everything.
 $(VENV)/.dev: $(FILES) | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[torch,dashboard,loadtest,dev]'
-	@touch $@ $(VENV)/.serve $(VENV)/.dashboard $(VENV)/.loadtest
+	@touch $@ $(VENV)/.serve $(VENV)/.torch $(VENV)/.dashboard $(VENV)/.loadtest
 
 setup: $(VENV)/.dev ## Create .venv with everything for development
 
 serve: $(VENV)/.serve ## Serve the bundled classifier on port 8000 (ATTENTION=performer chooses another)
 	$(BIN)/longdoc serve $(if $(ATTENTION),--attention $(ATTENTION))
 
-bench: $(VENV)/.dev ## Measure time and memory against length, all of it (hours; resumable)
+bench: $(VENV)/.torch ## Measure time and memory against length, all of it (hours; resumable)
 	$(BIN)/longdoc bench
 
 # Each peer has an environment of its own; one that cannot be installed is left out.
@@ -59,7 +64,7 @@ loadtest: $(VENV)/.loadtest ## Load the bundled classifier with all kinds of cal
 	$(BIN)/longdoc loadtest $(or $(ARGS),--mix all --html runs/loadtest.html)
 
 dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
-	$(BIN)/streamlit run dashboard/app.py
+	$(BIN)/longdoc dashboard
 
 screenshots: $(VENV)/.dev browser ## Take the pictures of the dashboard in docs/images
 	$(BIN)/python -m tests.pictures.screenshots

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from dashboard.addresses import SERVICES, may_ask, origin_of
 
 _MOST_BYTES = 16 << 20
 
@@ -87,14 +89,25 @@ class Remote:
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> tuple[int, bytes]:
-        if not _is_address(self.address):
+        if origin_of(self.address) is None:
             raise RemoteError(f"{self.address!r} is no address; write http://127.0.0.1:8000")
+        if not may_ask(self.address, os.environ.get(SERVICES, "").split(",")):
+            raise RemoteError(
+                f"this dashboard may not ask {self.address}: it asks services on its own machine, "
+                "and others that it was started with (longdoc dashboard --service ADDRESS)"
+            )
         headers = {"X-API-Key": self.key} if self.key else {}
         url = self.address.rstrip("/") + path
         deadline = time.monotonic() + 4 * self.seconds
         try:
             with httpx.stream(
-                method, url, json=body, headers=headers, timeout=self.seconds, trust_env=False
+                method,
+                url,
+                json=body,
+                headers=headers,
+                timeout=self.seconds,
+                trust_env=False,
+                follow_redirects=False,
             ) as response:
                 content = b""
                 for piece in response.iter_bytes():
@@ -113,14 +126,6 @@ class Remote:
                 f"nothing answers at {self.address} ({type(error).__name__}); start a service with "
                 "`longdoc serve`"
             ) from None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def rates(

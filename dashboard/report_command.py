@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from pathlib import Path
 
 from benchmarks.store import LOCAL, SHIPPED
 from models.bundle import ROOT
-from models.errors import EngineError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report; 1 when some results could not be read."""
-    if importlib.util.find_spec("streamlit") is None:
-        raise EngineError("longdoc report needs the charts: pip install 'longdoc[dashboard]'")
     from dashboard.data import fidelity_rows, read_classifiers, read_results  # noqa: PLC0415
     from dashboard.report import make_report  # noqa: PLC0415
 

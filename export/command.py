@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
 
 from models.bundle import Bundle
-from models.errors import ConfigError, EngineError
+from models.errors import ConfigError
 
 PRECISIONS = ("fp32", "fp16", "int8")
 
@@ -46,7 +45,6 @@ def run(args: argparse.Namespace) -> int:
     """Export every checkpoint; 1 when one came out without a valid fp32 graph."""
     if args.out is not None and len(args.checkpoints) > 1:
         raise ConfigError("--out takes one checkpoint; use --into FOLDER for several")
-    require_torch("export")
     from export.exporter import export  # noqa: PLC0415 - loads torch
     from models.checkpoint import read_checkpoint  # noqa: PLC0415
 
@@ -75,9 +73,3 @@ def summary(bundle: Bundle, seconds: float) -> str:
         f"{bundle.path}: {size / 1e6:.1f} MB, valid: {', '.join(valid) or 'none'}, "
         f"digest {bundle.digest[:12]}, {seconds:.0f} s"
     )
-
-
-def require_torch(command: str) -> None:
-    """Say how to install PyTorch where it is missing."""
-    if importlib.util.find_spec("torch") is None:
-        raise EngineError(f"longdoc {command} needs PyTorch: pip install 'longdoc[torch]'")

@@ -6,7 +6,6 @@ import argparse
 import json
 from pathlib import Path
 
-from export.command import require_torch
 from models.bundle import load_bundle
 from models.description import TOKENIZER
 
@@ -27,7 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check every digest, then every graph; 1 when one does not hold here."""
     bundle = load_bundle(args.bundle)
-    require_torch("verify")
     from export.certificate import certify  # noqa: PLC0415 - loads torch
     from export.documents import read_documents  # noqa: PLC0415
 

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
-from importlib.util import find_spec
 from itertools import product
 
 from benchmarks.documents.lengths import Lengths
@@ -36,8 +35,6 @@ __all__ = ["configure", "run"]
 
 def run(args: argparse.Namespace) -> int:
     """Load and report; 0 done, 1 a limit was exceeded or the service was lost, 130 interrupted."""
-    if find_spec("locust") is None:
-        raise ConfigError("load tests need Locust: pip install 'longdoc[loadtest]'")
     unwind_when_terminated()
     if args.worker_of:
         return _work_for(args.worker_of)

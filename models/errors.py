@@ -5,6 +5,7 @@ LongdocError            anything whose message tells the user what to change (ex
 ├── ShapeError          tensors whose sizes or types do not fit together
 ├── BundleError         a bundle that is damaged, incomplete, unsafe or too new
 ├── EngineError         an engine, device or precision that cannot be had here
+├── MissingExtraError   a command whose optional packages are not installed
 └── ExportError         a network that does not become a graph for any batch and length
 
 Whatever is not a LongdocError is a fault of ours (exit code 1).
@@ -29,6 +30,10 @@ class BundleError(LongdocError):
 
 class EngineError(LongdocError):
     """An engine, device or precision that cannot be had here."""
+
+
+class MissingExtraError(LongdocError):
+    """A command whose optional packages are not installed."""
 
 
 class ExportError(LongdocError):

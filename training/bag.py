@@ -26,6 +26,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.inputs import PAIR_FACTOR
+from models.progress import ProgressBar
 from training.metrics import log_loss
 from training.regression import fit_regression, linear_parts
 from training.storage import Array, Cache
@@ -148,10 +149,14 @@ def _fit(
     features, labels = damped_shares(tokens, train, config), targets[train]
     checked = damped_shares(tokens, valid, config)
 
+    last_fold = int(folds.max())
+    bar = ProgressBar("fitting the bag of tokens", len(_STRENGTHS) + last_fold + 1, "fit")
+
     def fit(rows: Ints, strength: float) -> tuple[Array, Array]:
         scale = _freedom(features[rows], labels[rows], config)
         scaled = (features[rows] @ scipy.sparse.diags(scale)).tocsr().astype(np.float32)
         weights, bias = linear_parts(fit_regression(scaled, labels[rows], strength, seed))
+        bar.add(1)
         return weights * scale, bias
 
     every = np.arange(len(train))
@@ -160,9 +165,10 @@ def _fit(
     strength = min(_STRENGTHS, key=lambda c: losses[c])
     found = [fits[strength]]
     if folds.any():
-        found += [fit(every[folds != n], strength) for n in range(int(folds.max()) + 1)]
+        found += [fit(every[folds != n], strength) for n in range(last_fold + 1)]
     else:
         found += found
+    bar.close()
     return np.stack([np.concatenate([w, b[:, None]], axis=1) for w, b in found]).astype(np.float32)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import StratifiedKFold
 
+from models.progress import ProgressBar
 from training.corpus import Corpus
 from training.metrics import accuracy, macro_f1
 from training.regression import fit_regression
@@ -71,12 +72,15 @@ class _Fit:
         )
         features = vectorizer.fit_transform(corpus.texts[i] for i in train)
         valid_features = vectorizer.transform(corpus.texts[i] for i in valid)
-        fits = {c: fit_regression(features, targets[train], c, seed) for c in _STRENGTHS}
+        folds = min(_FOLDS, int(np.bincount(targets[train]).min()))
+        self._bar = ProgressBar("fitting the baseline", len(_STRENGTHS) + folds, "fit")
+        fits = {c: self._fit(features, targets[train], c, seed) for c in _STRENGTHS}
         reached = {c: m.score(valid_features, targets[valid]) for c, m in fits.items()}
         strength = max(_STRENGTHS, key=lambda c: reached[c])
         test_features = vectorizer.transform(corpus.texts[i] for i in test)
         self.scores = _spread(fits[strength], test_features, labels)
-        self.teacher = self._out_of_fold(features, targets[train], labels, strength, seed)
+        self.teacher = self._out_of_fold(features, targets[train], labels, strength, seed, folds)
+        self._bar.close()
         predicted = self.scores.argmax(axis=1)
         self.record = {
             "method": "TF-IDF and logistic regression",
@@ -87,18 +91,27 @@ class _Fit:
             "macro_f1": macro_f1(targets[test], predicted, labels),
         }
 
-    @staticmethod
+    def _fit(self, features: Any, targets: NDArray[np.int64], strength: float, seed: int) -> Any:
+        model = fit_regression(features, targets, strength, seed)
+        self._bar.add(1)
+        return model
+
     def _out_of_fold(
-        features: Any, targets: NDArray[np.int64], labels: int, strength: float, seed: int
+        self,
+        features: Any,
+        targets: NDArray[np.int64],
+        labels: int,
+        strength: float,
+        seed: int,
+        folds: int,
     ) -> Floats:
         """Each document's probabilities from a fit on the other folds."""
-        folds = min(_FOLDS, int(np.bincount(targets).min()))
         if folds < 2:
             return np.zeros((0, labels), np.float32)
         teacher = np.zeros((len(targets), labels), np.float32)
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
         for rest, fold in splitter.split(features, targets):
-            model = fit_regression(features[rest], targets[rest], strength, seed)
+            model = self._fit(features[rest], targets[rest], strength, seed)
             teacher[fold] = _spread(model, features[fold], labels)
         return teacher
 

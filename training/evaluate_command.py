@@ -3,25 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 
-import numpy as np
-import torch
-
-from models.bundle import MANIFEST, load_bundle
-from models.checkpoint import read_checkpoint
-from models.classifier import Classifier
-from models.description import TOKENIZER, WEIGHTS, Description
-from models.weights import load_weights
-from training.baseline import make_baseline
-from training.card import headline, report_tables
-from training.corpus import SPLITS, Corpus, read_corpus
-from training.errors import DataError
-from training.evaluation import Ints, Subject, evaluate
-from training.prediction import predictor_for
-from training.storage import Array, Cache, save_json
-from training.tokenizing import load_vocabulary, tokenize
 from training.train_command import add_data_options, data_options
 
 
@@ -39,61 +22,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate and print the report."""
-    torch.set_num_threads(max(1, args.threads))
-    description, folder = _describe(args.model)
-    model = Classifier(description.config)
-    load_weights(model, folder / WEIGHTS)
-    corpus = read_corpus(data_options(args), only_test=True)
-    rows = corpus.rows("test")
-    if not len(rows):
-        raise DataError("the data has splits, but no test document to evaluate on")
-    targets = _targets(corpus, description.labels)
-    with tempfile.TemporaryDirectory() as scratch:
-        cache = Cache(args.cache or Path(scratch))
-        vocabulary = load_vocabulary(folder / TOKENIZER, description.tokenizer)
-        tokens = tokenize(corpus, vocabulary, cache)
-        predict = predictor_for(model, tokens, vocabulary, description.max_tokens)
-        subject = Subject(
-            predict, rows, targets[rows], description.labels, Cache(Path(scratch)), seed=0
-        )
-        if all(len(corpus.rows(split)) for split in SPLITS):
-            baseline = make_baseline(corpus, 0, cache)
-            report = evaluate(subject, _reorder(baseline.scores, corpus, description.labels))
-            report["baseline"] = baseline.record
-        else:
-            report = evaluate(subject)
-    print(f"{description.name} on {len(rows)} documents of {Path(args.data).name}\n")
-    print(headline(report, description.name))
-    print(f"Expected calibration error: {report['calibration_error']:.4f}\n")
-    print(report_tables(report))
-    if "baseline" not in report:
+    from training.card import headline, report_tables  # noqa: PLC0415 - --help needs no extra
+    from training.evaluate_run import evaluate_folder  # noqa: PLC0415
+    from training.storage import save_json  # noqa: PLC0415
+
+    found = evaluate_folder(args.model, data_options(args), args.cache, args.threads)
+    print(f"{found.name} on {found.documents} documents of {Path(args.data).name}\n")
+    print(headline(found.report, found.name))
+    print(f"Expected calibration error: {found.report['calibration_error']:.4f}\n")
+    print(report_tables(found.report))
+    if "baseline" not in found.report:
         print("No baseline beside it: the data has no train and valid split to fit one on.")
     if args.json is not None:
-        save_json(args.json, report)
+        save_json(args.json, found.report)
     return 0
-
-
-def _describe(folder: Path) -> tuple[Description, Path]:
-    if (folder / MANIFEST).is_file():
-        return load_bundle(folder).manifest, folder
-    return read_checkpoint(folder), folder
-
-
-def _targets(corpus: Corpus, labels: tuple[str, ...]) -> Ints:
-    """Each document's label as the network counts them."""
-    unknown = sorted(set(corpus.labels) - set(labels))
-    if unknown:
-        raise DataError(
-            f"the data has labels that the network does not know: {', '.join(unknown[:10])}; "
-            f"it knows: {', '.join(labels[:30])}"
-        )
-    index = np.array([labels.index(label) for label in corpus.labels])
-    return np.asarray(index[corpus.targets])
-
-
-def _reorder(scores: Array, corpus: Corpus, labels: tuple[str, ...]) -> Array:
-    """The baseline's columns in the network's order; a label the data lacks gets nothing."""
-    ordered = np.zeros((len(scores), len(labels)), np.float32)
-    for column, label in enumerate(corpus.labels):
-        ordered[:, labels.index(label)] = scores[:, column]
-    return ordered

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
+from models.progress import ProgressBar
 from training.metrics import (
     accuracy,
     calibration_error,
@@ -27,6 +27,11 @@ Ints = NDArray[np.int64]
 #: How much of a document is read in the comparison of reading less, in tokens.
 READS = (512, 2048, 8192)
 _EDGES = (0, 512, 2048, 8192, 16_384, 1 << 40)
+_DOCUMENTS = {
+    "all": "the test documents",
+    "valid": "validation documents",
+    "first": "the beginnings of test documents",
+}
 _READ_TOKENS = 2_000_000  # most tokens to spend on reading the first 8,192 of each document
 
 
@@ -51,10 +56,9 @@ class Subject:
         def make() -> Array:
             lengths = self.predict.tokens.lengths[rows]
             total = int(np.minimum(lengths, read).sum() if read else lengths.sum())
-            with tqdm(
-                total=total, unit="token", unit_scale=True, disable=None, desc=f"reading {name}"
-            ) as bar:
-                return self.predict(rows, read, bar.update)
+            title = f"reading {_DOCUMENTS[name.split(maxsplit=1)[0]]}"
+            with ProgressBar(title, total, "token") as bar:
+                return self.predict(rows, read, bar.add)
 
         return self.cache.array(f"logits-{name}", (rows.tolist(), read), make)
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
-from tqdm import tqdm
 
 from models.classifier import Classifier
+from models.progress import ProgressBar
 from training.averaging import Average
 from training.batches import Ints, group_by_length, pad, random_piece
 from training.recipe import Recipe
@@ -78,18 +78,11 @@ class Loop:
         saved = time.monotonic()
         if not progress.checks:
             self._check()
-        with tqdm(
-            total=self.budget,
-            initial=progress.tokens,
-            unit="token",
-            unit_scale=True,
-            disable=None,
-            desc="training",
-        ) as bar:
+        with ProgressBar("training", self.budget, "token", done=progress.tokens) as bar:
             while not self._finished():
                 loss, read = self._step()
-                bar.update(read)
-                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+                bar.note(f"loss {loss:.3f}")
+                bar.add(read)
                 progress.seconds = time.process_time() - started
                 due = progress.tokens / self.budget >= len(progress.checks) / self.recipe.checks
                 if due:

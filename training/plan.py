@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.corpus import DataOptions
+from training.data_options import DataOptions
 from training.recipe import Recipe
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from training.archives import is_compressed, open_data, plain_suffix
+from training.data_options import HUB
 from training.errors import DataError
 
 #: Longest row in bytes. The service takes no longer document either.
 MAX_ROW_BYTES = 8 << 20
-HUB = "hf:"
 
 #: A place to name in messages, and the row's columns.
 Row = tuple[str, Mapping[str, Any]]

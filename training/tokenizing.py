@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from models.progress import ProgressBar
 from training.corpus import Corpus
 from training.errors import TokenizerError
 from training.storage import Array, Cache, digest_of
@@ -108,9 +109,11 @@ def tokenize(corpus: Corpus, vocabulary: Vocabulary, cache: Cache) -> Tokens:
     def make_ids() -> Array:
         short = np.uint16 if vocabulary.size <= 1 << 16 else np.uint32
         parts = []
-        for ids in encode(vocabulary.tokenizer, corpus.texts):
-            parts.append(np.array(ids, dtype=short))
-            lengths.append(len(ids))
+        with ProgressBar("tokenizing", len(corpus.texts), "document") as bar:
+            for ids in encode(vocabulary.tokenizer, corpus.texts):
+                parts.append(np.array(ids, dtype=short))
+                lengths.append(len(ids))
+                bar.add(1)
         return np.concatenate(parts)
 
     def make_offsets() -> Array:

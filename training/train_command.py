@@ -9,17 +9,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from models.config import PRESETS
 from models.errors import ConfigError, EngineError
 from models.mechanisms import ATTENTIONS
-from training.card import headline
-from training.corpus import DataOptions
+from training.data_options import HUB, DataOptions
 from training.plan import Plan
-from training.readers import HUB
 from training.recipe import Recipe
-from training.run import train
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
@@ -107,6 +102,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and print where the checkpoint is and how well it does."""
+    from training.card import headline  # noqa: PLC0415 - --help works without the extra
+    from training.run import train  # noqa: PLC0415
+
     plan = make_plan(args)
     checkpoint = train(plan)
     if checkpoint is None:
@@ -229,6 +227,8 @@ def _max_tokens(attention: str, params: dict[str, Any], given: int | None) -> in
 
 
 def _device(wanted: str) -> str:
+    import torch  # noqa: PLC0415
+
     there = torch.cuda.is_available()
     if wanted == "cuda" and not there:
         raise EngineError("--device cuda: PyTorch finds no usable GPU here; use --device cpu")

@@ -10,8 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tqdm import tqdm
-
 from benchmarks.engine.networks import SERIES, Networks
 from benchmarks.engine.plan import QUICK, Configuration, Plan
 from benchmarks.engine.runner import Runner
@@ -22,6 +20,8 @@ from benchmarks.records import Measurement, Run
 from benchmarks.store import LOCAL, Store
 from models.bundle import ROOT
 from models.errors import ConfigError
+from models.extras import require
+from models.progress import ProgressBar
 
 _START_SECONDS = 2.0  # what a fresh process costs, for the progress bar
 
@@ -62,19 +62,19 @@ def run(args: argparse.Namespace) -> int:
         from benchmarks.engine.exporting import export_results  # noqa: PLC0415
 
         return export_results(Store(args.store), args.format, args.out)
+    require("torch", "longdoc bench")  # networks with random weights are exported
     plan = make_plan(args)
     store = Store(args.store)
     started = time.monotonic()
     current, done = _begin(plan, store, args.fresh)
-    with tqdm(total=_work(plan), unit="s", bar_format=_BAR) as bar:
+    work = sum(_work_of(plan, Configuration.of(record)) for record in done)
+    with ProgressBar("measuring", _work(plan), "predicted second", done=work) as bar:
 
         def progress(configuration: Configuration) -> None:
-            bar.set_description(f"{configuration.length:,} {configuration.attention}")
-            bar.update(_work_of(plan, configuration))
+            bar.note(f"{configuration.length:,} {configuration.attention}")
+            bar.add(_work_of(plan, configuration))
 
-        for record in done:
-            progress(Configuration.of(record))
-        networks = Networks(args.bundles, args.dataset, args.made, tqdm.write)
+        networks = Networks(args.bundles, args.dataset, args.made, bar.write)
         kept = list(done)
 
         def keep(record: Measurement) -> None:
@@ -164,6 +164,3 @@ def _work_of(plan: Plan, configuration: Configuration) -> float:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-_BAR = "{l_bar}{bar}| {elapsed} elapsed, {remaining} left"

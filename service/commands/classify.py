@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigError
+from models.progress import ProgressBar
 from service.bulk.source import Source, is_rows
 from service.settings import Settings, read_settings
 
@@ -63,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--on-overflow", choices=("window", "truncate", "error"), default="window", help="[window]"
     )
     parser.add_argument("--glob", default="*.txt", help="files to take from folders [*.txt]")
-    parser.add_argument("--no-progress", action="store_true", help="draw no progress bar")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress")
     for name in _SETTINGS:
         parser.add_argument(f"--{name}", metavar="VALUE", help="as for `longdoc serve`")
 
@@ -221,19 +222,14 @@ async def _classify_all(
     no_progress: bool,
 ) -> int:
     """Print each document's line; return how many could not be classified."""
-    from tqdm import tqdm  # noqa: PLC0415
-
     failures = 0
-    hidden = no_progress or len(sources) == 1 or not sys.stderr.isatty()
-    with tqdm(total=len(sources), unit="doc", disable=hidden, file=sys.stderr) as bar:
+    hidden = no_progress or len(sources) == 1
+    with ProgressBar("classifying", len(sources), "document", hidden=hidden) as progress:
         async for line in _in_order(pipeline, sources, options):
             failures += "error" in line
             text = json.dumps(line, ensure_ascii=False) if form == "jsonl" else _table_line(line)
-            if hidden:
-                print(text)
-            else:
-                bar.write(text, file=sys.stdout)
-            bar.update()
+            progress.write(text)
+            progress.add(1)
     return failures
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from dashboard.addresses import may_ask
 from dashboard.remote import Remote, RemoteError, rates
 from tests.support.serving import TEXT, serving
 
@@ -113,3 +114,42 @@ def test_a_refusal_is_told_with_its_reason() -> None:
         assert Remote(served.url, key="secret-key-1").info()["labels"]
         with pytest.raises(RemoteError, match="status 422"):
             Remote(served.url, key="secret-key-1").classify("  ")
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:8000/", True),
+        ("http://10.0.0.5:8000", True),
+        ("http://10.0.0.5:8001", False),
+        ("https://10.0.0.5:8000", False),
+        ("http://169.254.169.254/latest/meta-data", False),
+        ("http://192.168.1.1", False),
+        ("http://2130706433:8000", False),
+        ("http://127.0.0.1.example.com", False),
+        ("http://127.0.0.1@example.com", False),
+        ("http://example.com#@127.0.0.1", False),
+        ("http://[fe80::1]", False),
+        ("http://0.0.0.0:8000", False),
+        ("file:///etc/passwd", False),
+        ("http://127.0.0.1:99999", False),
+    ],
+)
+def test_pages_ask_the_loopback_and_what_the_operator_allows(address: str, allowed: bool) -> None:
+    assert may_ask(address, ["http://10.0.0.5:8000"]) is allowed
+
+
+def test_an_address_that_is_not_allowed_gets_no_request() -> None:
+    with pytest.raises(RemoteError, match="may not ask"):
+        Remote("http://10.255.255.1:8000", seconds=0.2).info()
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with serving() as ours:
+        head = (
+            f"HTTP/1.1 307 Elsewhere\r\nLocation: {ours.url}/info\r\nContent-Length: 2\r\n\r\n{{}}"
+        )
+        with answering(head.encode()) as address, pytest.raises(RemoteError, match="status 307"):
+            Remote(address).info()

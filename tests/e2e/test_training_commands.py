@@ -19,7 +19,8 @@ from safetensors import safe_open
 from longdoc import main
 from models.bundle import ROOT
 from tests.support.labelled import documents, write_jsonl
-from training.corpus import SPLITS, DataOptions, read_corpus
+from training.corpus import SPLITS, read_corpus
+from training.data_options import DataOptions
 
 SMALL = (
     *("--attention", "linear", "--preset", "lra", "--vocabulary", "320", "--crop", "48"),

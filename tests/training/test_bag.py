@@ -15,7 +15,8 @@ from models.config import ModelConfig
 from tests.support.labelled import documents, write_jsonl
 from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag, telling
 from training.batches import pad
-from training.corpus import Corpus, DataOptions, read_corpus
+from training.corpus import Corpus, read_corpus
+from training.data_options import DataOptions
 from training.embeddings import make_embeddings
 from training.storage import Cache
 from training.tokenizing import Tokens, make_vocabulary, tokenize

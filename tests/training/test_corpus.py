@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.labelled import documents, write_jsonl
-from training.corpus import SPLITS, Corpus, DataOptions, read_corpus
+from training.corpus import SPLITS, Corpus, read_corpus
+from training.data_options import DataOptions
 from training.errors import DataError
 from training.splits import complete_splits
 

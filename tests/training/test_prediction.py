@@ -16,7 +16,8 @@ from models.classifier import Classifier
 from models.config import ModelConfig
 from service.text.tokenizer import Reader
 from tests.support.labelled import documents, write_jsonl
-from training.corpus import DataOptions, read_corpus
+from training.corpus import read_corpus
+from training.data_options import DataOptions
 from training.prediction import OVERLAP, Predictor, cut_windows, infer, predictor_for
 from training.storage import Cache
 from training.tokenizing import Vocabulary, make_vocabulary, tokenize

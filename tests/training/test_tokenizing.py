@@ -10,7 +10,8 @@ from tokenizers import Tokenizer
 
 from service.text.tokenizer import Reader
 from tests.support.labelled import documents, write_jsonl
-from training.corpus import Corpus, DataOptions, read_corpus
+from training.corpus import Corpus, read_corpus
+from training.data_options import DataOptions
 from training.errors import TokenizerError
 from training.storage import Cache
 from training.tokenizing import Vocabulary, load_vocabulary, make_vocabulary, tokenize
