@@ -5,15 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from service.errors import Draining, NotReady, Overloaded, ServiceError
-from service.http.request import RequestRecord
+from service.http.offload import Offload
 from service.logs import service as log
 from service.metrics import Metrics
 from service.scheduling.scheduler import Scheduler
 from service.settings import Settings
 from service.startup.deployment import Deployment, Running
 from service.startup.selftest import TOLERANCE
+
+
+class Holder(Protocol):
+    """What keeps bytes of a caller: a request, or a line of a stream."""
+
+    held_bytes: int
 
 
 class Service:
@@ -29,6 +36,7 @@ class Service:
         self.closed = False
         self.has_begun = threading.Event()  # the application has had time for a first answer
         self.settled = threading.Event()  # nothing of the start goes on any more
+        self.parsing = Offload()
         self._held_bytes = 0
         self._running: Running | None = None
         self._failure: BaseException | None = None
@@ -127,20 +135,22 @@ class Service:
             return False
         return self.in_flight == 0 or time.monotonic() >= self._drain_until
 
-    def hold(self, record: RequestRecord, size: int) -> None:
+    def hold(self, record: Holder, size: int) -> None:
         """Note that a request keeps so many more bytes; refuse when all together keep too many."""
         if self._held_bytes + size > self.settings.max_held_bytes:
             raise Overloaded(retry_after=1.0)
         self._held_bytes += size
         record.held_bytes += size
 
-    def release(self, record: RequestRecord) -> None:
+    def release(self, record: Holder) -> None:
         """Note that a request is answered and keeps nothing any more."""
         self._held_bytes -= record.held_bytes
+        record.held_bytes = 0
 
     def close(self) -> None:
         """End the lanes; a run that does not end within a second is left behind."""
         self.has_begun.set()
+        self.parsing.close()
         if self._starter is not None:
             self._starter.join()
         if self._running is None:

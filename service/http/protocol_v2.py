@@ -7,14 +7,17 @@ outputs are JSON.
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from service.errors import (
     EmptyText,
@@ -23,7 +26,7 @@ from service.errors import (
     UnknownPath,
     UnsupportedMedia,
 )
-from service.http.body import content_type, decode_json, decode_text, read_body
+from service.http.body import content_type, decode_json, decode_text, read_body, whole_number
 from service.http.openapi import error_objects, json_body, plain
 from service.http.routes import note_answer, service_of
 from service.http.waiting import unless_client_leaves
@@ -62,7 +65,7 @@ class InferRequest(_Tolerant):
 
     id: str | None = None
     inputs: Annotated[list[InputTensor], Field(min_length=1, max_length=1)]
-    outputs: list[OutputName] | None = None
+    outputs: Annotated[list[OutputName], Field(max_length=16, fail_fast=True)] | None = None
 
 
 _EXAMPLE = {
@@ -125,8 +128,9 @@ async def model_ready(name: str, request: Request) -> Response:
     "/models/{name}/infer",
     openapi_extra=json_body(InferRequest, _EXAMPLE),
     responses=error_objects(400, 401, 404, 408, 413, 415, 422, 429, 503, 504),
+    response_model=dict[str, Any],
 )
-async def infer(name: str, request: Request) -> dict[str, Any]:
+async def infer(name: str, request: Request) -> Response:
     """Classify the texts of a BYTES tensor."""
     service = _service_with(name, request)
     pipeline, settings = service.running.pipeline, service.settings
@@ -134,9 +138,9 @@ async def infer(name: str, request: Request) -> dict[str, Any]:
     if not binary and content_type(request) != "application/json":
         raise UnsupportedMedia("send application/json")
     body = await read_body(request, service)
-    wanted, texts = _parse(body, request.headers[_HEADER] if binary else None)
-    if len(texts) > settings.max_texts:
-        raise InvalidRequest(f"{len(texts)} texts; at most {settings.max_texts} are allowed")
+    json_length = request.headers[_HEADER] if binary else None
+    parse = functools.partial(_parse, body, json_length, settings.max_texts)
+    wanted, texts = await service.parsing.run(len(body), parse)
     options = Options(timeout=settings.timeout_ms / 1000)
     answer = await unless_client_leaves(request, pipeline.classify(texts, options))
     note_answer(service, request.state.record, answer)
@@ -163,12 +167,13 @@ async def infer(name: str, request: Request) -> dict[str, Any]:
         },
     ]
     names = {output.name for output in wanted.outputs or []} or {"label", "scores"}
-    return {
+    content = {
         "model_name": name,
         "model_version": service.deployment.model.version,
         "id": wanted.id if wanted.id is not None else request.state.record.id,
         "outputs": [output for output in outputs if output["name"] in names],
     }
+    return JSONResponse(content)
 
 
 def _service_with(name: str, request: Request) -> Service:
@@ -178,13 +183,14 @@ def _service_with(name: str, request: Request) -> Service:
     return service
 
 
-def _parse(body: bytes, json_length: str | None) -> tuple[InferRequest, list[str]]:
+def _parse(body: bytes, json_length: str | None, most: int) -> tuple[InferRequest, list[str]]:
     """The request and its texts, from JSON alone or from JSON followed by binary tensors."""
     header = body
     if json_length is not None:
-        if not json_length.isdigit() or int(json_length) > len(body):
+        length = whole_number(json_length)
+        if length is None or length > len(body):
             raise MalformedBody(f"{_HEADER} must be the length of the body's JSON part")
-        header = body[: int(json_length)]
+        header = body[:length]
     try:
         wanted = InferRequest.model_validate(decode_json(header))
     except ValidationError as error:
@@ -195,7 +201,9 @@ def _parse(body: bytes, json_length: str | None) -> tuple[InferRequest, list[str
     if tensor.data is not None:
         texts = [_text(item) for item in _flat(tensor.data)]
     else:
-        texts = _binary_texts(body[len(header) :])
+        texts = list(islice(_binary_texts(body[len(header) :]), most + 1))
+    if len(texts) > most:
+        raise InvalidRequest(f"more than the {most} texts that are allowed")
     size = tensor.shape[0] * (tensor.shape[1] if len(tensor.shape) == 2 else 1)
     if size != len(texts) or not texts:
         raise InvalidRequest(f"shape {tensor.shape} does not fit {len(texts)} texts")
@@ -209,18 +217,14 @@ def _flat(data: list[Any]) -> list[Any]:
 def _text(item: Any) -> str:
     if not isinstance(item, str):
         raise InvalidRequest("data must hold texts")
-    try:
-        item.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest("a text has half of a surrogate pair") from None
     if not item or item.isspace():
         raise EmptyText("a text is empty or only white space")
     return item
 
 
-def _binary_texts(data: bytes) -> list[str]:
+def _binary_texts(data: bytes) -> Iterator[str]:
     """Texts that each follow their length, four bytes with the lowest first."""
-    texts, place = [], 0
+    place = 0
     while place < len(data):
         if place + 4 > len(data):
             raise MalformedBody("the binary tensor ends within a length")
@@ -228,6 +232,5 @@ def _binary_texts(data: bytes) -> list[str]:
         place += 4
         if place + size > len(data):
             raise MalformedBody("the binary tensor ends within a text")
-        texts.append(_text(decode_text(data[place : place + size])))
+        yield _text(decode_text(data[place : place + size]))
         place += size
-    return texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import platform
 from importlib.metadata import version
@@ -233,8 +234,13 @@ async def _read_request(request: Request, kind: type[R]) -> R:
         raise UnsupportedMedia(
             f"content type {media_type[:80]!r} is not served; send application/json or text/plain"
         )
-    body = await read_body(request, service_of(request))
-    query = _query(request)
+    service, query = service_of(request), _query(request)
+    body = await read_body(request, service)
+    parse = functools.partial(_parse, kind, media_type, query, body)
+    return await service.parsing.run(len(body), parse)
+
+
+def _parse(kind: type[R], media_type: str, query: dict[str, str | int], body: bytes) -> R:
     if media_type == "text/plain":
         return parse_request(kind, {**query, "input": decode_text(body)})
     document = decode_json(body)

@@ -11,7 +11,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
     field_validator,
 )
@@ -20,6 +19,8 @@ from service.errors import EmptyText, InvalidRequest
 
 INPUT_NAMES = ("input", "inputs", "text")
 MOST_PASSAGES = 100
+
+_MOST_ERRORS = 20  # that an answer lists
 
 _EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
 # That a text holds something is checked by `parse_request`, which has an error of its own for it.
@@ -76,8 +77,6 @@ class EstimateRequest(Message):
         for index, text in enumerate(value if isinstance(value, list) else [value]):
             if not isinstance(text, str):
                 raise ValueError(f"item {index} must be a text")
-            if not text.isascii() and not _encodable(text):
-                raise ValueError("has half of a surrogate pair, which is not a character")
         return value
 
 
@@ -210,7 +209,7 @@ class ErrorObject(BaseModel):
 class StreamLine(ClassifyRequest):
     """One line of a stream: a text with the caller's own id."""
 
-    id: JsonValue = None
+    id: Any = None
 
 
 R = TypeVar("R", bound=EstimateRequest)
@@ -224,7 +223,12 @@ def parse_request(kind: type[R], document: object, *, strict: bool = True) -> R:
     if len(given) > 1:
         raise InvalidRequest(f"give the text once, not as {' and '.join(given)}")
     name = given[0] if given else "input"
-    values = {"input" if key == name else key: value for key, value in document.items()}
+    values = {key: document[key] for key in kind.model_fields if key in document}
+    # A caller can send unknown fields by the thousand; some are enough to say what is wrong.
+    unknown = [key for key in document if key not in values and key != name][:_MOST_ERRORS]
+    values |= {key: document[key] for key in unknown}
+    if given:
+        values["input"] = document[name]
     try:
         request = kind.model_validate(values, strict=strict)
     except ValidationError as error:
@@ -239,7 +243,9 @@ def parse_request(kind: type[R], document: object, *, strict: bool = True) -> R:
 
 def _invalid(error: ValidationError, input_name: str) -> InvalidRequest:
     fields = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False)[:20]:
+    for problem in error.errors(include_url=False, include_context=False, include_input=False)[
+        :_MOST_ERRORS
+    ]:
         path = [str(part) for part in problem["loc"]]
         if path and path[0] == "input":
             path = [input_name, *(part for part in path[1:] if part.isdigit())]
@@ -247,11 +253,3 @@ def _invalid(error: ValidationError, input_name: str) -> InvalidRequest:
         fields.append({"field": ".".join(path)[:200], "message": message})
     first = fields[0]
     return InvalidRequest(f"{first['field']}: {first['message']}", fields)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

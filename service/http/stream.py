@@ -1,17 +1,20 @@
 """Bulk work: one JSON object a line in, one result or one error a line out, in order.
 
 Results flow while input still arrives. Bulk documents queue behind interactive ones, and wait
-for room in the queue instead of being refused.
+for room in the queue instead of being refused. A caller who sends faster than it reads is not
+read from: nothing is kept but the few lines under way, and each of them counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastapi import APIRouter
@@ -38,7 +41,8 @@ from service.service import Service
 MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 
 _IN_FLIGHT = 4  # lines under way at once, for each lane
-_Line = bytes | ServiceError  # what came, or what is wrong with it
+_UNREAD_SECONDS = 60.0  # for which an answer waits to be read
+_BLANK = re.compile(rb"[ \t\n\r\f\v]*")
 
 router = APIRouter()
 
@@ -55,8 +59,7 @@ async def classify_stream(request: Request) -> Response:
     if content_type(request) not in MEDIA_TYPES:
         raise UnsupportedMedia(f"send {MEDIA_TYPES[0]}: one JSON object a line")
     is_gzipped(request)  # refused now rather than in the first line
-    most = _IN_FLIGHT * service.running.scheduler.policy.lanes
-    return _LineResponse(_answers(request, service, most))
+    return _LineResponse(_Stream(request, service).answers())
 
 
 class _LineResponse(Response):
@@ -68,100 +71,168 @@ class _LineResponse(Response):
         del self.headers["content-length"]
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Send the lines; when the caller leaves, stop."""
+        """Send the lines; when the caller leaves or does not read them, stop."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             async with aclosing(self._lines) as lines:
                 async for line in lines:
-                    await send({"type": "http.response.body", "body": line, "more_body": True})
-        except ClientLeft:
+                    async with asyncio.timeout(_UNREAD_SECONDS):
+                        await send({"type": "http.response.body", "body": line, "more_body": True})
+        except (ClientLeft, TimeoutError):
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _answers(request: Request, service: Service, most: int) -> AsyncGenerator[bytes, None]:
-    """Answers in the order of the lines, each as soon as it and those before it are there."""
-    lines = _lines(request, service.settings.max_body_bytes)
-    under_way: deque[asyncio.Task[bytes]] = deque()
-    reading: asyncio.Task[_Line | None] = asyncio.create_task(_next(lines))
-    ended = False
-    try:
-        while under_way or not ended:
-            waiting: set[asyncio.Task[Any]] = {under_way[0]} if under_way else set()
-            if len(under_way) < most:
-                waiting.add(reading)
-            patience = None if under_way else service.settings.body_seconds
-            done, _ = await asyncio.wait(
-                waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not done:
-                yield _error_line(None, SlowClient("no line came for too long"))
+@dataclass(eq=False)
+class _Line:
+    """A line that came, or what is wrong with it."""
+
+    content: bytearray = field(default_factory=bytearray)
+    wrong: ServiceError | None = None
+    held_bytes: int = 0
+
+
+class _Stream:
+    """One caller's lines, from their first byte until their answer is sent."""
+
+    def __init__(self, request: Request, service: Service) -> None:
+        self._request, self._service = request, service
+        self._limit = service.settings.max_body_bytes
+        self._most = _IN_FLIGHT * service.running.scheduler.policy.lanes
+        self._coming = _Line()
+        self._held: set[_Line] = set()
+
+    async def answers(self) -> AsyncGenerator[bytes, None]:
+        """Answers in the order of the lines, each as soon as it and those before it are there."""
+        lines = self._lines()
+        under_way: deque[tuple[_Line, asyncio.Task[bytes]]] = deque()
+        reading: asyncio.Task[_Line | None] = asyncio.create_task(_next(lines))
+        ended = False
+        try:
+            while under_way or not ended:
+                waiting: set[asyncio.Task[Any]] = {under_way[0][1]} if under_way else set()
+                if len(under_way) < self._most:
+                    waiting.add(reading)
+                # Until a line is whole: its bytes alone give it no more time.
+                patience = None if under_way else self._service.settings.body_seconds
+                done, _ = await asyncio.wait(
+                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    yield _error_line(None, SlowClient("no line came for too long"))
+                    return
+                if reading in done:
+                    line = reading.result()
+                    if line is None:
+                        ended = True
+                        reading = asyncio.create_task(client_left(self._request.receive))
+                    else:
+                        under_way.append((line, asyncio.create_task(self._answer(line))))
+                        reading = asyncio.create_task(_next(lines))
+                while under_way and under_way[0][1].done():
+                    line, task = under_way.popleft()
+                    yield task.result()
+                    self._let_go(line)
+        finally:
+            reading.cancel()
+            for _, task in under_way:
+                task.cancel()
+            for line in list(self._held):
+                self._let_go(line)
+
+    async def _answer(self, line: _Line) -> bytes:
+        """One line's answer; whatever is wrong with it stays on its own line."""
+        service, size = self._service, len(line.content)
+        caller_id: Any = None
+        try:
+            if line.wrong is not None:
+                raise line.wrong
+            caller_id, wanted = await service.parsing.run(size, functools.partial(_parse, line))
+            if isinstance(wanted, ServiceError):
+                raise wanted
+            service.check_draining()
+            options = choose_options(wanted, service)
+            answer = await service.running.pipeline.classify(wanted.texts, options, bulk=True)
+            content = {"id": caller_id, "result": asdict(answer.results[0])}
+            written = await service.parsing.run(size, functools.partial(_line, content))
+        except ServiceError as error:
+            return _error_line(caller_id, error)
+        except Exception:  # a fault of ours must not end the other lines
+            log.exception("a fault while answering a line")
+            return _error_line(caller_id, InternalFault())
+        note_answer(service, self._request.state.record, answer)
+        return written
+
+    async def _lines(self) -> AsyncIterator[_Line]:
+        """The lines that hold something."""
+        try:
+            async for chunk in body_chunks(self._request, self._service):
+                for line in self._split(chunk):
+                    yield line
+        except ServiceError as error:
+            self._let_go(self._coming)
+            yield _Line(wrong=error)
+            return
+        if self._coming in self._held or self._coming.wrong is not None:
+            yield self._coming
+
+    def _split(self, chunk: bytes) -> Iterator[_Line]:
+        """The lines that end in these bytes; what is left is kept. Looks at each byte once."""
+        start = 0
+        while True:
+            if not self._coming.content and self._coming.wrong is None:
+                blank = _BLANK.match(chunk, start)
+                start = blank.end() if blank is not None else start
+            end = chunk.find(b"\n", start)
+            if end < 0:
+                self._keep(chunk[start:])
                 return
-            if reading in done:
-                line = reading.result()
-                if line is None:
-                    ended = True
-                    reading = asyncio.create_task(client_left(request.receive))
-                else:
-                    under_way.append(asyncio.create_task(_answer(request, service, line)))
-                    reading = asyncio.create_task(_next(lines))
-            while under_way and under_way[0].done():
-                yield under_way.popleft().result()
-    finally:
-        for task in (*under_way, reading):
-            task.cancel()
+            self._keep(chunk[start:end])
+            line, self._coming = self._coming, _Line()
+            yield line
+            start = end + 1
+
+    def _keep(self, piece: bytes) -> None:
+        """Add to the line that is coming; of one that is refused nothing is kept."""
+        line = self._coming
+        if not piece or line.wrong is not None:
+            return
+        self._held.add(line)
+        try:
+            if len(line.content) + len(piece) > self._limit:
+                raise BodyTooLarge(
+                    f"the line is larger than the {self._limit} bytes that are allowed"
+                )
+            self._service.hold(line, len(piece))
+        except ServiceError as error:
+            self._let_go(line)
+            line.wrong = error
+        else:
+            line.content += piece
+
+    def _let_go(self, line: _Line) -> None:
+        self._held.discard(line)
+        self._service.release(line)
+        line.content = bytearray()
 
 
 async def _next(lines: AsyncIterator[_Line]) -> _Line | None:
     return await anext(lines, None)
 
 
-async def _answer(request: Request, service: Service, line: _Line) -> bytes:
-    """One line's answer; whatever is wrong with it stays on its own line."""
+def _parse(line: _Line) -> tuple[Any, StreamLine | ServiceError]:
+    """The caller's id, if there is one, and the request or what is wrong with it."""
     caller_id: Any = None
     try:
-        if isinstance(line, ServiceError):
-            raise line
-        document = decode_json(line)
+        document = decode_json(bytes(line.content))
         if isinstance(document, dict):
             caller_id = document.get("id")
         wanted = parse_request(StreamLine, document)
         if not isinstance(wanted.input, str):
             raise InvalidRequest("input: one text a line")
-        service.check_draining()
-        options = choose_options(wanted, service)
-        answer = await service.running.pipeline.classify(wanted.texts, options, bulk=True)
     except ServiceError as error:
-        return _error_line(caller_id, error)
-    except Exception:  # a fault of ours must not end the other lines
-        log.exception("a fault while answering a line")
-        return _error_line(caller_id, InternalFault())
-    note_answer(service, request.state.record, answer)
-    return _line({"id": caller_id, "result": asdict(answer.results[0])})
-
-
-async def _lines(request: Request, limit: int) -> AsyncIterator[_Line]:
-    """The lines that hold something, without ever keeping more than `limit` of one."""
-    too_large = BodyTooLarge(f"the line is larger than the {limit} bytes that are allowed")
-    kept, skipping = bytearray(), False
-    try:
-        async for chunk in body_chunks(request):
-            *ends, rest = chunk.split(b"\n")
-            for end in ends:
-                if skipping or len(kept) + len(end) > limit:
-                    yield too_large
-                elif kept.strip() or end.strip():
-                    yield bytes(kept + end)
-                kept, skipping = bytearray(), False
-            skipping = skipping or len(kept) + len(rest) > limit
-            kept = bytearray() if skipping else kept + rest
-    except ServiceError as error:
-        yield error
-        return
-    if skipping:
-        yield too_large
-    elif kept.strip():
-        yield bytes(kept)
+        return caller_id, error
+    return caller_id, wanted
 
 
 def _error_line(caller_id: Any, error: ServiceError) -> bytes:
@@ -169,4 +240,4 @@ def _error_line(caller_id: Any, error: ServiceError) -> bytes:
 
 
 def _line(content: dict[str, Any]) -> bytes:
-    return json.dumps(content).encode() + b"\n"
+    return json.dumps(content, allow_nan=False).encode() + b"\n"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from service.engines.base import Floats
 from service.http.schemas import Passage, Result, Score, Tokens
-from service.text.evidence import strongest
+from service.text.evidence import Shares, combine, strongest
 from service.text.tokenizer import Overflow, Reading
 
 
@@ -38,10 +38,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Part:
-    """What a window gave: its logits, and its passages' shares of them when asked for."""
+    """What a window gave."""
 
     logits: Floats  # (labels,)
-    shares: NDArray[np.float64] | None  # (passages, labels)
+    shares: Shares | None  # of its passages, when asked for
 
 
 def merge(labels: Sequence[str], document: Document, parts: Sequence[Part]) -> Result:
@@ -57,14 +57,9 @@ def merge(labels: Sequence[str], document: Document, parts: Sequence[Part]) -> R
     best = order[0]
     passages: list[Passage] = []
     if document.passages is not None:
-        shares = sum(
-            weight * part.shares[:, best]
-            for weight, part in zip(weights, parts, strict=True)
-            if part.shares is not None
-        )
-        for start, end, weight in strongest(
-            text, document.passages, np.asarray(shares), options.evidence
-        ):
+        given = [part.shares for part in parts if part.shares is not None]
+        shares = combine(len(document.passages), given, weights, best)  # (passages,)
+        for start, end, weight in strongest(text, document.passages, shares, options.evidence):
             passages.append(Passage(start=start, end=end, text=text[start:end], weight=weight))
     return Result(
         label=labels[best],

@@ -26,7 +26,9 @@ Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in charact
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 _QUICK = 8192  # characters that are tokenized in half a millisecond
-_PART = 262_144  # characters tokenized at a time, which bounds the tokenizer's memory
+# Characters tokenized at a time. That bounds the tokenizer's memory, and the time for which it
+# keeps every other thread from running while it makes a list of all tokens' offsets.
+_PART = 32_768
 _SPACE = re.compile(r"(?<=\S)\s(?=\S)")
 _NEAR = 64  # tokens looked at for a word's beginning
 _SURE = 1.1  # a guess of so many times the limit will be above it; offsets cost half as much again

@@ -1,4 +1,4 @@
-"""Tokenizing, windows of whole words, and evidence."""
+"""Tokenizing, and windows of whole words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from service.errors import EmptyText, TooManyTokens
 from service.text import tokenizer as reading
-from service.text.evidence import cut_passages, strongest, weigh
 from service.text.tokenizer import Reader, cut_windows
 from tests.support.serving import tokenizer
 
@@ -111,46 +110,3 @@ def test_guesses_learn_from_what_was_read() -> None:
         total = learner.read(text).total
     assert learner.guess(text) == pytest.approx(total, rel=0.05)
     assert learner.seconds(text) > 0
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="ab. \n。🧬", max_size=3000))
-def test_passages_cover_the_text_and_cut_no_word(text: str) -> None:
-    starts = cut_passages(text)
-    if not text:
-        assert len(starts) == 0
-        return
-    assert starts[0] == 0
-    assert (np.diff(starts) > 0).all()
-    for start in starts[1:]:
-        before = text[start - 1]
-        unbroken = not any(c.isspace() for c in text[max(0, start - 400) : start])
-        assert before.isspace() or before == "。" or unbroken
-
-
-def test_passages_are_of_a_readable_length() -> None:
-    text = "A short one. " * 50 + "word " * 500 + "x" * 5000
-    starts = [*cut_passages(text), len(text)]
-    assert max(np.diff(starts)) <= 1000
-    assert len(starts) > 20
-
-
-def test_weights_add_up_to_the_contributions() -> None:
-    text = "First sentence about neurons and cells here. Second sentence about stars and plants."
-    encoding = tokenizer().encode(text)
-    ends = np.array([end for _, end in encoding.offsets])
-    contributions = np.random.default_rng(0).normal(size=(len(ends), 3)).astype(np.float32)
-    starts = cut_passages(text)
-    shares = weigh(starts, ends, contributions)
-    assert len(starts) == 2
-    np.testing.assert_allclose(shares.sum(axis=0), contributions.sum(axis=0), rtol=1e-5)
-    first = ends <= text.index("Second")
-    np.testing.assert_allclose(shares[0], contributions[first].sum(axis=0), rtol=1e-5)
-
-
-def test_only_what_speaks_for_the_label_is_evidence() -> None:
-    text = "One sentence that is long enough for itself. Two sentences make up this little text."
-    starts = cut_passages(text)
-    found = strongest(text, starts, np.array([-0.5, 0.25]), 5)
-    assert found == [(45, len(text), 0.25)]
-    assert text[45:] == "Two sentences make up this little text."
