@@ -29,7 +29,9 @@ from models.files import inner_file, is_plain_name, read_text, sha256_of
 FORMAT: Final = 1
 MANIFEST = "manifest.json"
 SEAL = "manifest.sha256"
-ROOT = Path(__file__).resolve().parent.parent / "bundles"
+_PACKAGED = Path(__file__).resolve().with_name("bundles")  # in an installed wheel
+#: Where the bundles are that came with this installation.
+ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parent.parent / "bundles"
 
 Precision = Literal["fp32", "fp16", "int8"]
 

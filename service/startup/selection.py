@@ -20,7 +20,8 @@ def find_bundle(settings: Settings) -> Bundle:
     if not path.is_dir():
         raise ConfigError(
             f"there is no bundle {settings.bundle!r}: name a folder, or one of those in "
-            f"{settings.bundles}: {', '.join(known) or 'none'}"
+            f"{settings.bundles}: {', '.join(known) or 'none'}. `longdoc train` and `longdoc "
+            "export` make bundles; the repository has more than the one installed with longdoc"
         )
     bundle = load_bundle(path)
     if settings.attention is None or settings.attention == bundle.manifest.config.attention:
