@@ -42,7 +42,7 @@ class _Json(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json.dumps(line, default=str)
 
 
 class _Text(logging.Formatter):
@@ -53,9 +53,18 @@ class _Text(logging.Formatter):
         values = getattr(record, "values", {})
         words = [f"{name}={value}" for name, value in values.items() if value is not None]
         line = " ".join([_time(record), record.levelname.lower(), record.getMessage(), *words])
+        rows = [line]
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
+            # Indented, so that none of its lines can pass for one of the log's.
+            rows += (f"  {row}" for row in self.formatException(record.exc_info).splitlines())
+        return "\n".join(_printable(row) for row in rows)
+
+
+def _printable(text: str) -> str:
+    """The text as one line that does nothing to a terminal: a path of a caller may stand in it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -9,11 +11,14 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from service.distributions import Distribution, Tally
 from service.engines.base import EngineInfo
+from service.output import dropped_lines
 from service.scheduling.scheduler import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -67,6 +72,7 @@ class Metrics:
         self.queue_work = self._gauge(
             "predicted_queue_seconds", "Predicted work of one core that waits or runs"
         )
+        self.registry.register(_DroppedLines())
         self.ready = self._gauge("ready", "1 when the service is ready")
         self.engine = Gauge(
             "longdoc_engine_info",
@@ -113,3 +119,15 @@ class Metrics:
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(f"longdoc_{name}", meaning, registry=self.registry)
+
+
+class _DroppedLines(Collector):
+    """Read off when somebody asks: the lines are dropped where no application is known."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """What Prometheus is told."""
+        yield CounterMetricFamily(
+            "longdoc_dropped_log_lines",
+            "Lines of output that nobody read or that could not be written",
+            dropped_lines(),
+        )

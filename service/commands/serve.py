@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import logging
 import os
 import shlex
 import sys
@@ -43,8 +42,9 @@ def run(args: argparse.Namespace) -> int:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.disable()  # until all is loaded: the collector would go through it again and again
     settings = read_settings(vars(args))
-    from service import logs  # noqa: PLC0415 - wrong settings are told before anything loads
+    from service import logs, output  # noqa: PLC0415 - wrong settings are told before anything loads
 
+    output.detach()
     logs.configure(settings.log_format, settings.log_level)
     for sentence in unknown_variables():
         logs.service.warning(sentence)
@@ -75,8 +75,7 @@ def run(args: argparse.Namespace) -> int:
         server = Server(service)
         _keep_what_is_loaded()
         server.run(sockets=[listening])
-    logging.shutdown()
-    sys.stdout.flush()
+    output.drain()
     if not service.closed:  # a run that outlived the drain time must not hold up the end
         os._exit(0)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,6 +13,7 @@ import uvicorn
 from service.http.app import create_app
 from service.http.connections import protocol
 from service.logs import service as log
+from service.output import drain
 from service.service import Service
 
 _KEEP_ALIVE_SECONDS = 75
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Drain first; end at once when asked again."""
         if self._draining:
-            sys.stderr.flush()
+            drain()
             os._exit(128 + sig)
         self._draining = True
         self.service.drain()
