@@ -1,4 +1,7 @@
-"""The classifier: token vectors, positions, pre-norm blocks, masked mean pooling, linear head."""
+"""The classifier: token vectors, positions, pre-norm blocks, masked mean pooling, linear head.
+
+The head may read one token instead of the mean (`readout`).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = TokenVectors(config)
-        self.positions = Positions(config.width)
+        self.positions = Positions(config.width, config.position_gain)
         self.dropout = nn.Dropout(config.dropout)
         attentions = create_layers(
             config.attention,
@@ -70,7 +73,19 @@ class Classifier(nn.Module):
         x = self.dropout(self.embedding(ids, table) + self.positions(n))  # (batch, n, width)
         for block in self.blocks:
             x = block(x, mask)
-        return self.embedding.pooled(x, ids, mask, table), lengths.clamp(min=1).to(x.dtype)
+        if self.config.readout == "mean":
+            return self.embedding.pooled(x, ids, mask, table), lengths.clamp(min=1).to(x.dtype)
+        chosen = lengths - 1 if self.config.readout == "last" else torch.zeros_like(lengths)
+        is_read = mask & (torch.arange(n, device=ids.device) == chosen[:, None])
+        return x * is_read[:, :, None].to(x.dtype), torch.ones_like(lengths).to(x.dtype)
+
+    @torch.no_grad()
+    def start_blank(self) -> None:
+        """Initialise as PyTorch does, for training without a bag: blocks are no identity then."""
+        nn.init.normal_(self.embedding.weight)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
 
     def _check(self, ids: Tensor, lengths: Tensor) -> None:
         if torch.compiler.is_compiling():
@@ -99,8 +114,10 @@ class Block(nn.Module):
         width = config.width
         self.heads = config.heads
         self.norm_1 = nn.LayerNorm(width)
+        self.mix = CausalConvolution(width, config.convolution) if config.convolution else None
         self.qkv = nn.Linear(width, 3 * width)
         self.attention = attention
+        self.qkv_globals = nn.Linear(width, 3 * width) if attention.projects_globals else None
         # An attention that is no average grows with n: bring it back to one scale.
         normalised = ATTENTIONS[config.attention].normalised
         self.norm_attended = nn.Identity() if normalised else nn.LayerNorm(width)
@@ -116,24 +133,52 @@ class Block(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(batch, n, width) to the same."""
         batch, n, width = x.shape
-        qkv = self.qkv(self.norm_1(x)).view(batch, n, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, n, d)
-        attended = self.attention(q, k, v, mask).transpose(1, 2).reshape(batch, n, width)
+        read = self.norm_1(x) if self.mix is None else self.mix(self.norm_1(x))
+        q, k, v = self._heads_of(self.qkv(read))
+        if self.qkv_globals is None:
+            attended = self.attention(q, k, v, mask)
+        else:
+            attended = self.attention(q, k, v, mask, *self._heads_of(self.qkv_globals(read)))
+        attended = attended.transpose(1, 2).reshape(batch, n, width)
         x = x + self.dropout(self.out(self.norm_attended(attended)))
         hidden = functional.relu(self.expand(self.norm_2(x)))
         out: Tensor = x + self.dropout(self.contract(hidden))
         return out
 
+    def _heads_of(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, n, 3 width) to three of (batch, heads, n, d)."""
+        batch, n, width = qkv.shape
+        cut = qkv.view(batch, n, 3, self.heads, width // (3 * self.heads))
+        q, k, v = cut.permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+
+class CausalConvolution(nn.Module):
+    """Each entry of a token's vector mixed with the same entry of the tokens just before."""
+
+    def __init__(self, width: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, width))
+        nn.init.uniform_(self.weight, -(size**-0.5), size**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, n, width) to the same."""
+        n = x.shape[1]
+        out = x * self.weight[0]
+        for back, weight in enumerate(self.weight[1:], start=1):
+            out = out + functional.pad(x, (0, 0, back, 0))[:, :n] * weight
+        return out
+
 
 class Positions(nn.Module):
-    """Sinusoids of a token's position, for any length, times a learned gain that starts at 0."""
+    """Sinusoids of a token's position, for any length, times a learned gain."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, gain: float) -> None:
         super().__init__()
         rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         self.register_buffer("rates", rates, persistent=False)  # (width / 2,)
         self.rates: Tensor
-        self.gain = nn.Parameter(torch.zeros(width))
+        self.gain = nn.Parameter(torch.full((width,), float(gain)))
 
     def forward(self, n: int) -> Tensor:
         """(n, width)"""

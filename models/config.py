@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, get_args
 
 from models.errors import ConfigError
 from models.mechanisms import ATTENTIONS
@@ -19,6 +20,12 @@ PRESETS: Mapping[str, Mapping[str, int]] = MappingProxyType(
     }
 )
 
+Readout = Literal["mean", "first", "last"]
+READOUTS = get_args(Readout)
+LONGEST_CONVOLUTION = 64
+
+#: Options that bundles of earlier versions do not have.
+_LATER = ("convolution", "readout", "position_gain")
 _POSITIVE = ("vocab_size", "num_labels", "layers", "width", "hidden", "heads")
 
 
@@ -40,6 +47,10 @@ class ModelConfig:
     pair_width         size of a pair's vector
     opening            tokens at a document's beginning that have a second vector each, of the same
                        size; 0: none
+    convolution        tokens, up to and including its own, that a causal convolution mixes into
+                       what queries, keys and values are made of; 0: none
+    readout            what the head reads: the mean over the document, or its first or last token
+    position_gain      what the learned gain of the positions starts at
     """
 
     vocab_size: int
@@ -55,6 +66,9 @@ class ModelConfig:
     pairs: int = 0
     pair_width: int = 0
     opening: int = 0
+    convolution: int = 0
+    readout: Readout = "mean"
+    position_gain: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -71,7 +85,7 @@ class ModelConfig:
             raise ConfigError(f"dropout must be from 0 to below 1; got {self.dropout!r}")
         if not isinstance(self.damp_repeats, bool):
             raise ConfigError(f"damp_repeats must be true or false; got {self.damp_repeats!r}")
-        for name in ("pairs", "pair_width", "opening"):
+        for name in ("pairs", "pair_width", "opening", "convolution"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise ConfigError(f"{name} must be a whole number, 0 or more; got {value!r}")
@@ -82,12 +96,29 @@ class ModelConfig:
             )
         if self.opening and not self.pairs:
             raise ConfigError(f"an opening needs pairs; got {self.opening} tokens and no pairs")
+        self._check_blank_start()
         if not isinstance(self.attention_params, Mapping):
             raise ConfigError(
                 f"attention_params must be an object; got {type(self.attention_params).__name__}"
             )
         checked = ATTENTIONS[self.attention].validate(self.attention_params)
         object.__setattr__(self, "attention_params", MappingProxyType(checked))
+
+    def _check_blank_start(self) -> None:
+        if self.convolution > LONGEST_CONVOLUTION:
+            raise ConfigError(
+                f"convolution must be at most {LONGEST_CONVOLUTION}; got {self.convolution}"
+            )
+        if self.readout not in READOUTS:
+            raise ConfigError(f"readout must be one of {READOUTS}; got {self.readout!r}")
+        if self.readout != "mean" and (self.pairs or self.damp_repeats):
+            raise ConfigError(
+                "pairs and damp_repeats belong to a mean over the document; the readout is "
+                f"{self.readout!r}"
+            )
+        gain = self.position_gain
+        if not isinstance(gain, int | float) or isinstance(gain, bool) or not math.isfinite(gain):
+            raise ConfigError(f"position_gain must be a number; got {gain!r}")
 
     @classmethod
     def from_preset(cls, preset: str, **values: Any) -> ModelConfig:
@@ -108,8 +139,12 @@ class ModelConfig:
         return None if name is None else int(self.attention_params[name])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        """Plain values, as JSON holds them; later options only where they are used."""
+        plain = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in _LATER or getattr(self, f.name) != f.default
+        }
         plain["attention_params"] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in self.attention_params.items()

@@ -31,6 +31,12 @@ SPARSE = (
                 low=0,
                 sensible=(0, 16),
             ),
+            Parameter(
+                "own_projections",
+                "queries, keys and values of their own for what the global tokens see",
+                "bool",
+                False,
+            ),
         ),
     ),
     AttentionSpec(

@@ -34,6 +34,8 @@ class Attention(nn.Module, ABC):
 
     #: Whether `attend` is safe from overflow in 16 bits; if not, it runs in float32.
     half_safe: ClassVar[bool] = False
+    #: Whether `forward` also takes queries, keys and values of the global tokens' own projections.
+    projects_globals: bool = False
     #: Longest document in tokens, where the mechanism has one.
     max_length: int | None = None
 

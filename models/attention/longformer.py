@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.attention.base import Attention
+from models.attention.base import Attention, blank_padding
 from models.attention.masking import masked_softmax, pad_rows, shorter, with_neighbours
+from models.errors import ConfigError
 
 
 class LongformerAttention(Attention):
@@ -18,17 +19,34 @@ class LongformerAttention(Attention):
 
     half_safe = True
 
-    def __init__(self, heads: int, head_dim: int, *, window: int, global_tokens: int) -> None:
+    def __init__(
+        self, heads: int, head_dim: int, *, window: int, global_tokens: int, own_projections: bool
+    ) -> None:
         super().__init__(heads, head_dim)
+        if own_projections and not global_tokens:
+            raise ConfigError("longformer: own_projections needs global_tokens; got 0 of them")
+        self.projects_globals = own_projections
         self.window = window
         self.global_tokens = global_tokens
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *of_globals: Tensor) -> Tensor:
+        """With `own_projections` three more: q, k and v of what global tokens see."""
+        out = super().forward(q, k, v, mask)
+        if not of_globals:
+            return out
+        q, k, v = of_globals
+        self._check(q, k, v, mask)
+        q, k, v = (blank_padding(x, mask) for x in (q, k, v))
+        return blank_padding(self._with_globals(out, q * self.head_dim**-0.5, k, v, mask), mask)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Local attention with the global keys, then the global queries' own attention."""
         q = q * self.head_dim**-0.5
         out = self._attend_locally(q, k, v, mask)
-        if self.global_tokens == 0:
-            return out
+        return self._with_globals(out, q, k, v, mask) if self.global_tokens else out
+
+    def _with_globals(self, out: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """The output with what the global tokens see in their rows."""
         n = q.shape[2]
         scores = self._globals(q) @ k.transpose(-1, -2)  # (batch, heads, g, n)
         from_all = masked_softmax(scores, mask[:, None, None, :]) @ v  # (batch, heads, g, d)

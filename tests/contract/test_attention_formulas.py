@@ -174,6 +174,27 @@ def test_it_computes_its_formula(case: tuple[str, dict[str, Any]], n: int) -> No
     assert_close(run(attention, q, k, v), wanted, tolerance)
 
 
+@pytest.mark.parametrize("n", LENGTHS)
+def test_longformers_global_tokens_may_have_projections_of_their_own(n: int) -> None:
+    attention = create_attention(
+        "longformer",
+        heads=HEADS,
+        head_dim=HEAD_DIM,
+        window=4,
+        global_tokens=3,
+        own_projections=True,
+    )
+    inputs = [*documents(n), *documents(n + 1000)]
+    tensors = [torch.from_numpy(x[:, :n])[None] for x in inputs]
+    mask = torch.ones(1, n, dtype=torch.bool)
+    got = attention(*tensors[:3], mask, *tensors[3:])[0].numpy()
+    heads = []
+    for head in range(HEADS):
+        q, k, v, own_q, own_k, own_v = (x[head, :n] for x in inputs)
+        heads.append(sparse_formulas.longformer(q, k, v, 4, 3, (own_q, own_k, own_v)))
+    assert_close(got, np.stack(heads), 1e-7)
+
+
 @pytest.mark.parametrize("n", [1, 7, 8, 9, 25, 120])
 @pytest.mark.parametrize("sticky", [False, True])
 @pytest.mark.parametrize("segment", [8, 7])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.classifier import Classifier
+from models.classifier import CausalConvolution, Classifier
 from models.config import ModelConfig
 from models.errors import BundleError, ConfigError, ShapeError
 from models.inputs import MAX_ROWS, PAIR_FACTOR, TokenVectors, pair_rows, repetition_weights
@@ -42,6 +42,21 @@ def shaken_classifier(
     model = Classifier(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
+    return model
+
+
+BLANK: dict[str, Any] = {"convolution": 3, "readout": "last", "position_gain": 0.2}
+
+
+def blank_classifier(attention: str, **params: Any) -> Classifier:
+    """One as training without a bag starts."""
+    torch.manual_seed(0)
+    config = ModelConfig.from_preset(
+        "lra", vocab_size=VOCAB, num_labels=LABELS, attention=attention, attention_params=params,
+        **BLANK,
+    )  # fmt: skip
+    model = Classifier(config).eval()
+    model.start_blank()
     return model
 
 
@@ -78,6 +93,40 @@ def test_a_logit_depends_on_its_document_alone(attention: str) -> None:
     for row, length in enumerate(lengths):
         alone = model(ids[row : row + 1, : max(int(length), 1)], lengths[row : row + 1])
         assert (together[row] - alone[0]).abs().max() <= 1e-5
+
+
+@each_attention
+@torch.no_grad()
+def test_a_chosen_token_is_read_alike_in_any_company(attention: str) -> None:
+    model = blank_classifier(attention)
+    ids, lengths = documents(300, 93, 1)
+    together = model(ids, lengths)
+    for row, length in enumerate(lengths):
+        alone = model(ids[row : row + 1, : int(length)], lengths[row : row + 1])
+        assert (together[row] - alone[0]).abs().max() <= 1e-5
+    logits, contributions = model.explain(ids, lengths)
+    assert torch.allclose(logits, together, atol=1e-5)
+    assert contributions.flatten(2).any(dim=2).sum(dim=1).tolist() == [1, 1, 1]
+
+
+@torch.no_grad()
+def test_the_convolution_looks_back_and_no_further_than_it_says() -> None:
+    mix = CausalConvolution(64, 3)
+    x = torch.zeros(1, 6, 64)
+    x[0, 2] = 1
+    assert torch.equal(mix(x)[0, 2:5], mix.weight)
+    assert not mix(x)[0, [0, 1, 5]].any()
+
+
+@torch.no_grad()
+def test_global_tokens_with_own_projections_change_what_is_seen() -> None:
+    model = blank_classifier("longformer", own_projections=True, window=8)
+    ids, lengths = documents(100, 40)
+    before = model(ids, lengths)
+    state = model.state_dict()
+    for part in ("weight", "bias"):
+        state[f"blocks.0.qkv_globals.{part}"].copy_(state[f"blocks.0.qkv.{part}"])
+    assert not torch.allclose(before, model(ids, lengths))
 
 
 @each_attention

@@ -33,6 +33,13 @@ def test_lists_round_trip_too() -> None:
     assert ModelConfig(**PLAIN).max_length is None
 
 
+def test_later_options_are_written_only_where_they_are_used() -> None:
+    """So that the configurations of bundles that exist stay as they are."""
+    assert not {"convolution", "readout", "position_gain"} & set(ModelConfig(**PLAIN).to_dict())
+    used = ModelConfig(**PLAIN, convolution=3, readout="last", position_gain=0.2)
+    assert ModelConfig.from_json(used.to_json()) == used
+
+
 def test_it_is_frozen() -> None:
     config = ModelConfig(**PLAIN)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -58,6 +65,11 @@ def test_the_long_range_arena_model_is_a_preset() -> None:
         ({"width": "64"}, "width must be"),
         ({"width": 100, "heads": 3}, "heads must divide width; got 3 heads and width 100"),
         ({"width": 99, "heads": 3}, "width must be even"),
+        ({"convolution": -1}, "convolution must be a whole number, 0 or more; got -1"),
+        ({"convolution": 65}, "convolution must be at most 64; got 65"),
+        ({"readout": "best"}, r"readout must be one of \('mean', 'first', 'last'\); got 'best'"),
+        ({"readout": "last", "damp_repeats": True}, "belong to a mean over the document"),
+        ({"position_gain": "much"}, "position_gain must be a number; got 'much'"),
         ({"dropout": 1.0}, "dropout must be from 0 to below 1"),
         ({"damp_repeats": 1}, "damp_repeats must be true or false; got 1"),
         ({"pairs": -1}, "pairs must be a whole number, 0 or more; got -1"),
