@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "train": Command(
         "training.train_command", "Train a classifier from labelled documents", "torch"
     ),
+    "import": Command("training.importing.command", "Import a Hugging Face checkpoint", "torch"),
     "evaluate": Command(
         "training.evaluate_command",
         "Evaluate a checkpoint or bundle on labelled documents",

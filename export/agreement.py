@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from export.documents import Documents
-from models.config import ModelConfig
-from models.mechanisms import ATTENTIONS
+from models.encoders.config import NetworkConfig
 from service.engines.base import Engine, Floats, Ids, Output
 
 LENGTHS = (1, 2, 3, 17, 64, 100, 509, 1024, 4099, 16384)
@@ -68,7 +67,7 @@ def probabilities(logits: Floats) -> Floats:
 def compare(
     reference: Engine,
     candidate: Engine,
-    config: ModelConfig,
+    config: NetworkConfig,
     documents: Documents,
     max_tokens: int,
     *,
@@ -116,7 +115,7 @@ def label_changes(
 
 
 def speed_ratios(
-    reference: Engine, candidate: Engine, config: ModelConfig, max_tokens: int
+    reference: Engine, candidate: Engine, config: NetworkConfig, max_tokens: int
 ) -> dict[str, float]:
     """How many times faster the candidate is, by length, run in turns with the reference."""
     ratios = {}
@@ -147,7 +146,7 @@ def _cases(max_tokens: int, *, every_case: bool) -> Iterator[Case]:
 
 
 def _batch(
-    case: Case, config: ModelConfig, documents: Documents, random: np.random.Generator, limit: int
+    case: Case, config: NetworkConfig, documents: Documents, random: np.random.Generator, limit: int
 ) -> tuple[Ids, Ids]:
     """A case's ids and lengths; padding holds ids that no vocabulary has."""
     n = case.length if not case.padded else max(case.length, min(limit, case.length * 5 // 4 + 3))
@@ -192,7 +191,7 @@ def _invariance(engine: Engine, ids: Ids, lengths: Ids, together: Output) -> flo
     return largest
 
 
-def _bytes_needed(case: Case, config: ModelConfig) -> int:
+def _bytes_needed(case: Case, config: NetworkConfig) -> int:
     """What a mechanism without a fused kernel takes: about three n × n matrices per head."""
-    quadratic = not ATTENTIONS[config.attention].linear and config.attention != "softmax"
+    quadratic = not config.linear and config.attention != "softmax"
     return 3 * 4 * case.batch * config.heads * case.length**2 if quadratic else 0

@@ -19,10 +19,10 @@ from export.trace import trace
 from export.weights_file import share_weights
 from models.bundle import MANIFEST, Bundle, Graph, Precision, load_bundle, seal_bundle
 from models.checkpoint import Checkpoint, read_checkpoint
-from models.classifier import Classifier
 from models.description import CARD, TOKENIZER, WEIGHTS
 from models.errors import ExportError
 from models.files import staged_folder
+from models.networks import Network, build_network
 from models.weights import load_weights, save_weights
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
@@ -42,7 +42,7 @@ def export(
     A precision that cannot be exported or certified is named in the manifest as not valid.
     """
     checkpoint = read_checkpoint(source)
-    model = Classifier(checkpoint.config).eval()
+    model = build_network(checkpoint.config).eval()
     load_weights(model, source / WEIGHTS)
     documents = read_documents(held_out, source / TOKENIZER, checkpoint.max_tokens)
     with staged_folder(target, marker=MANIFEST) as folder:
@@ -65,7 +65,7 @@ def export(
 def _write_graphs(
     folder: Path,
     checkpoint: Checkpoint,
-    model: Classifier,
+    model: Network,
     precisions: Sequence[Precision],
     documents: Documents,
     report: Callable[[str], None],
@@ -96,9 +96,7 @@ def _write_graphs(
     return graphs
 
 
-def _in_precision(
-    precision: Precision, traced: onnx.ModelProto, model: Classifier
-) -> onnx.ModelProto:
+def _in_precision(precision: Precision, traced: onnx.ModelProto, model: Network) -> onnx.ModelProto:
     if precision == "fp16":
         return trace_fp16(model)
     copy = onnx.ModelProto()

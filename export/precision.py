@@ -13,7 +13,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
 from export.trace import quiet, rename_weights, trace
-from models.classifier import Classifier
+from models.networks import Network, build_network
 
 
 class _HalfBlock(nn.Module):
@@ -28,13 +28,13 @@ class _HalfBlock(nn.Module):
         return out.float()
 
 
-def trace_fp16(model: Classifier) -> onnx.ModelProto:
+def trace_fp16(model: Network) -> onnx.ModelProto:
     """Export with blocks that compute in 16 bits; positions, pooling and head stay in 32.
 
     Positions beyond 2048 and sums over a document do not fit 16 bits. A mechanism that is not
     safe in 16 bits widens its own inputs.
     """
-    half = Classifier(model.config)
+    half = build_network(model.config)
     half.load_state_dict(model.state_dict())
     half.blocks = nn.ModuleList(_HalfBlock(block) for block in half.blocks)
     traced = trace(half)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from export.fused_attention import TRANSLATIONS
-from models.classifier import Classifier
 from models.errors import ExportError
+from models.networks import Network
 
 OPSET = 20
 #: What goes in and comes out, each with the dimensions that must stay symbols.
@@ -32,7 +32,7 @@ _PREFIX = "model."  # of the names of weights in a traced graph
 class _Traced(nn.Module):
     """The network with its logits apart from the contributions, so that either can be had alone."""
 
-    def __init__(self, model: Classifier) -> None:
+    def __init__(self, model: Network) -> None:
         super().__init__()
         self.model = model
 
@@ -40,10 +40,10 @@ class _Traced(nn.Module):
         states, count = self.model.read(ids, lengths)  # (batch, n, width), (batch,)
         logits = self.model.head(states.sum(dim=1) / count[:, None])
         shares = states / count[:, None, None]
-        return logits, functional.linear(shares, self.model.head.weight)
+        return logits, functional.linear(shares, self.model.head.get_parameter("weight"))
 
 
-def trace(model: Classifier) -> onnx.ModelProto:
+def trace(model: Network) -> onnx.ModelProto:
     """Export the network, its weights named as in its state; ExportError when it cannot be."""
     # With one segment only, the exporter would take slices along segments for no-ops.
     tokens = 3 * int(model.config.attention_params.get("segment", 128)) + 1

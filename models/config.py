@@ -133,6 +133,11 @@ class ModelConfig:
         return self.width // self.heads
 
     @property
+    def linear(self) -> bool:
+        """Whether time and memory grow in proportion to the length."""
+        return ATTENTIONS[self.attention].linear
+
+    @property
     def max_length(self) -> int | None:
         """Longest document in tokens that the attention takes; None when there is no limit."""
         name = ATTENTIONS[self.attention].max_length

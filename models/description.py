@@ -6,6 +6,7 @@ Free of torch.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -21,6 +22,7 @@ from pydantic import (
 )
 
 from models.config import ModelConfig
+from models.encoders.config import EncoderConfig, NetworkConfig
 from models.errors import BundleError
 from models.files import read_text
 
@@ -40,6 +42,15 @@ def _plain_json(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def read_config(plain: Any) -> NetworkConfig:
+    """A configuration of either kind of network; only an encoder's names a family."""
+    if isinstance(plain, ModelConfig | EncoderConfig):
+        return plain
+    if isinstance(plain, Mapping) and "family" in plain:
+        return EncoderConfig.from_dict(plain)
+    return ModelConfig.from_dict(plain)
+
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 Labels = Annotated[tuple[Label, ...], Field(min_length=1, max_length=10_000)]
@@ -47,9 +58,9 @@ MaxTokens = Annotated[int, Field(ge=1, le=1 << 20)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(_plain_json)]
 TokenizerKind = Literal["bpe", "words", "custom"]
 Config = Annotated[
-    ModelConfig,
-    PlainValidator(lambda v: v if isinstance(v, ModelConfig) else ModelConfig.from_dict(v)),
-    PlainSerializer(ModelConfig.to_dict),
+    NetworkConfig,
+    PlainValidator(read_config),
+    PlainSerializer(lambda config: config.to_dict()),
 ]
 
 

@@ -3,6 +3,7 @@
 LongdocError
 ├── DataError        labelled documents that cannot be read or trained on as they are
 ├── TokenizerError   a tokenizer file that is not one
+├── CheckpointError  a folder of another library that cannot be imported as it is
 ├── RunError         a run that cannot be started or resumed where it was asked for
 └── StorageError     a file that could not be written; nothing half-written is left
 """
@@ -18,6 +19,10 @@ class DataError(LongdocError):
 
 class TokenizerError(LongdocError):
     """A tokenizer file that is not one."""
+
+
+class CheckpointError(LongdocError):
+    """A folder of another library that cannot be imported as it is."""
 
 
 class RunError(LongdocError):

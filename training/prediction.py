@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.classifier import Classifier
+from models.networks import Network
 from training.batches import group_by_length, pad
 from training.tokenizing import Tokens, Vocabulary
 
@@ -33,7 +33,7 @@ class Predictor:
     blank        whether each entry is white space only
     """
 
-    model: Classifier
+    model: Network
     tokens: Tokens
     max_tokens: int
     begins: NDArray[np.bool_]
@@ -74,16 +74,16 @@ class Predictor:
         return cut_windows(starts, self.max_tokens, min(OVERLAP, self.max_tokens // 2))
 
 
-def infer(model: Classifier, ids: Tensor, lengths: Tensor) -> Floats:
+def infer(model: Network, ids: Tensor, lengths: Tensor) -> Floats:
     """Logits (batch, labels) of one batch."""
-    device = model.head.weight.device
+    device = next(model.parameters()).device
     with torch.inference_mode():
         logits: Tensor = model(ids.to(device), lengths.to(device))
         return logits.double().cpu().numpy()
 
 
 def predictor_for(
-    model: Classifier, tokens: Tokens, vocabulary: Vocabulary, max_tokens: int
+    model: Network, tokens: Tokens, vocabulary: Vocabulary, max_tokens: int
 ) -> Predictor:
     """A predictor in evaluation mode, with word beginnings from the vocabulary."""
     begins = np.ones(vocabulary.size, dtype=np.bool_)

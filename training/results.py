@@ -85,6 +85,7 @@ def _row(description: Description, training: dict[str, Any]) -> str:
     evaluation = description.evaluation
     *reads, whole = (row["accuracy"] for row in evaluation["by_read"]["rows"])
     losses = [check["loss"] for check in training["checks"]]
+    opening = getattr(description.config, "opening", 0)
     cells = [
         ATTENTIONS[description.config.attention].title,
         f"{evaluation['accuracy']:.3f}",
@@ -94,7 +95,7 @@ def _row(description: Description, training: dict[str, Any]) -> str:
         f"{whole:.3f} ({evaluation['by_read']['documents']:,})",
         f"{losses[0]:.3f} → {min(losses[1:]):.3f}",
         f"{description.max_tokens:,}",
-        f"{description.config.opening:,}" if description.config.opening else "–",
+        f"{opening:,}" if opening else "–",
         f"{training['parameters']:,}",
         f"{training['seconds'] / 60:.1f}",
     ]

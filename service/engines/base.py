@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from models.config import ModelConfig
+from models.encoders.config import NetworkConfig
 from models.errors import ShapeError
 
 Ids = NDArray[np.int64]
@@ -82,7 +82,7 @@ class Engine(ABC):
         """Give back memory and threads; the engine is not used afterwards."""
 
 
-def check_batch(ids: Ids, lengths: Ids, config: ModelConfig) -> None:
+def check_batch(ids: Ids, lengths: Ids, config: NetworkConfig) -> None:
     """Refuse what a network cannot read, before an engine fails on it in its own words."""
     if ids.dtype != np.int64 or lengths.dtype != np.int64:
         raise ShapeError(f"ids and lengths must be int64; got {ids.dtype} and {lengths.dtype}")

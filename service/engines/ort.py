@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from models.config import ModelConfig
+from models.encoders.config import NetworkConfig
 from models.errors import BundleError, EngineError
 from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
 from service.engines.heap import trim_heap
@@ -44,7 +44,7 @@ class OnnxRuntimeEngine(Engine):
     def __init__(
         self,
         graph: Path,
-        config: ModelConfig,
+        config: NetworkConfig,
         *,
         device: str,
         precision: str,

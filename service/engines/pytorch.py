@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from models.classifier import Classifier
-from models.config import ModelConfig
+from models.encoders.config import NetworkConfig
+from models.networks import build_network
 from models.weights import load_weights
 from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
 from service.engines.heap import trim_heap
@@ -22,14 +22,14 @@ class TorchEngine(Engine):
     """The network itself, with the bundle's weights. PyTorch's threads are the whole process's."""
 
     def __init__(
-        self, weights: Path, config: ModelConfig, *, device: str, threads: int, reason: str
+        self, weights: Path, config: NetworkConfig, *, device: str, threads: int, reason: str
     ) -> None:
         torch.set_num_threads(threads)
         self._config = config
-        self._model = Classifier(config).eval()
+        self._model = build_network(config).eval()
         load_weights(self._model, weights)
         self._model.to(device)
-        used = str(self._model.head.weight.device.type)
+        used = next(self._model.parameters()).device.type
         self.info = EngineInfo("torch", used, f"torch {used}", "fp32", threads, reason)
 
     def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:

@@ -14,8 +14,8 @@ from export.agreement import probabilities
 from export.exporter import write_graph
 from export.precision import to_int8, trace_fp16
 from export.trace import trace
-from models.classifier import Classifier
 from models.description import WEIGHTS
+from models.networks import Network, build_network
 from models.weights import load_weights, save_weights
 from service.engines import open_engine
 from service.engines.base import Engine
@@ -24,9 +24,9 @@ from tests.support.small_bundle import shared_bundle
 
 
 @cache
-def network(attention: str = "softmax") -> Classifier:
+def network(attention: str = "softmax") -> Network:
     bundle = shared_bundle(attention)
-    model = Classifier(bundle.manifest.config).eval()
+    model = build_network(bundle.manifest.config).eval()
     load_weights(model, bundle.file(WEIGHTS))
     return model
 

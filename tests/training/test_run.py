@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from models.checkpoint import read_checkpoint
-from models.classifier import Classifier
+from models.networks import build_network
 from models.weights import load_weights
 from tests.support.labelled import documents, write_jsonl
 from training import bag, loop
@@ -149,7 +149,7 @@ def test_the_checkpoint_tells_how_it_was_made(folder: Path) -> None:
 
 def test_the_stored_weights_are_those_that_were_evaluated(folder: Path) -> None:
     checkpoint = read_checkpoint(folder / "first")
-    model = Classifier(checkpoint.config).eval()
+    model = build_network(checkpoint.config).eval()
     load_weights(model, folder / "first" / "weights.safetensors")
     stored = model.state_dict()
     for name, tensor in weights(folder / "first").items():

@@ -1,0 +1,1 @@
+"""Pre-trained encoders: the networks of imported checkpoints."""

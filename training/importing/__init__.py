@@ -1,0 +1,1 @@
+"""Reads checkpoints of other libraries: Hugging Face and sentence-transformers folders."""
