@@ -12,8 +12,8 @@ import torch
 
 from models.bundle import MANIFEST, load_bundle
 from models.checkpoint import read_checkpoint
-from models.classifier import Classifier
 from models.description import TOKENIZER, WEIGHTS, Description
+from models.networks import build_network
 from models.weights import load_weights
 from training.baseline import make_baseline
 from training.corpus import SPLITS, Corpus, read_corpus
@@ -40,7 +40,7 @@ def evaluate_folder(
     """Evaluate a checkpoint's or a bundle's weights with PyTorch."""
     torch.set_num_threads(max(1, threads))
     description = _describe(folder)
-    model = Classifier(description.config)
+    model = build_network(description.config)
     load_weights(model, folder / WEIGHTS)
     corpus = read_corpus(options, only_test=True)
     rows = corpus.rows("test")

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from models.attention import Attention, create_layers
 from models.attention.convolution import DepthwiseConvolution
-from models.attention.longformer import LongformerAttention, _with_neighbours
+from models.attention.longformer import LongformerAttention
 from models.attention.masking import (
     gather_rows,
     masked_softmax,
     pad_rows,
     segment_bounds,
     segment_means,
+    with_neighbours,
 )
 from models.attention.softmax import fused_softmax_attention
 from models.encoders.config import OWN, EncoderConfig
@@ -177,9 +178,11 @@ class BigBirdAttention(Attention):
         last = (lengths.clamp(min=1) - 1) // size  # (batch,)
         rows = (last * size)[:, None] + torch.arange(size, device=q.device)  # (batch, size)
         real_rows = rows < lengths[:, None]
+        inside = rows.clamp(max=n - 1)[:, None]  # (batch, 1, size)
         ends_k, ends_v, ends_q = (
             torch.cat(
-                [pad_rows(x, size)[:, :, :size], gather_rows(x, rows.clamp(max=n - 1))], dim=2
+                [pad_rows(x, size)[:, :, :size], gather_rows(x, inside)],
+                dim=2,
             )
             for x in (k, v, q)
         )  # (batch, heads, 2 size, d)
@@ -189,14 +192,14 @@ class BigBirdAttention(Attention):
         q = q * self.head_dim**-0.5
         queries = pad_rows(q, blocks * size - n).view(batch, heads, blocks, size, d)
         end_scores = queries @ ends_k[:, :, None].transpose(-1, -2) + bonus
-        near_scores = queries @ _with_neighbours(k, size, blocks).transpose(-1, -2)
+        near_scores = queries @ with_neighbours(k, size, blocks).transpose(-1, -2)
         keep = self._visible(mask, last, blocks)  # (batch, 1, blocks, 1, 3 size)
         weights = masked_softmax(
             torch.cat([end_scores, near_scores], dim=-1),
             torch.cat([ends_real.expand(-1, -1, blocks, -1, -1), keep], dim=-1),
         )
         out = weights[..., : 2 * size] @ ends_v[:, :, None]
-        out = out + weights[..., 2 * size :] @ _with_neighbours(v, size, blocks)
+        out = out + weights[..., 2 * size :] @ with_neighbours(v, size, blocks)
         seen = _attend_from(ends_q, k, v, mask)  # (batch, heads, 2 size, d)
         block = torch.arange(blocks, device=q.device)[None, :]
         is_last = (block == last[:, None])[:, None, :, None, None]
@@ -209,7 +212,7 @@ class BigBirdAttention(Attention):
         """The real neighbours in blocks that are neither the first nor the document's last."""
         block = torch.arange(mask.shape[1], device=mask.device)[None, :] // self.block
         local = mask & (block > 0) & (block != last[:, None])
-        return _with_neighbours(local[:, None, :, None], self.block, blocks)[..., 0][:, :, :, None]
+        return with_neighbours(local[:, None, :, None], self.block, blocks)[..., 0][:, :, :, None]
 
 
 def _attend_from(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:

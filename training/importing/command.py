@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.checkpoint import CHECKPOINT
-from training.importing.folder import Found, opened
-from training.importing.network import build
-from training.importing.write import write
+
+if TYPE_CHECKING:
+    from training.importing.folder import Found
+
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 
@@ -34,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what is there, then import it."""
+    from training.importing.folder import opened  # noqa: PLC0415 - --help needs no extra
+    from training.importing.network import build  # noqa: PLC0415
+    from training.importing.write import write  # noqa: PLC0415
+
     folder: Path = args.folder
     with opened(folder, without_head=args.without_head) as (found, weights):
         _report(found)
