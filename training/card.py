@@ -7,6 +7,8 @@ from typing import Any
 from models.checkpoint import Checkpoint
 from models.mechanisms import ATTENTIONS
 
+_CHANCE = 0.05  # p of McNemar's test below which a difference is not put down to chance
+
 
 def make_card(checkpoint: Checkpoint) -> str:
     """Markdown with the figures, the command that reproduces them, and what to beware of."""
@@ -84,6 +86,21 @@ def headline(evaluation: dict[str, Any], name: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def behind_baseline(evaluation: dict[str, Any]) -> str:
+    """A warning when the baseline is better, beyond what chance explains; else nothing."""
+    pair, baseline = evaluation.get("against_baseline"), evaluation.get("baseline")
+    if not pair or not baseline or pair["p"] >= _CHANCE:
+        return ""
+    if pair["only_ours_right"] >= pair["only_theirs_right"]:
+        return ""
+    return (
+        f"this network is worse than {baseline['method']}: {evaluation['accuracy']:.3f} of the "
+        f"test documents are right, and {baseline['accuracy']:.3f} with the baseline. Do not "
+        "serve it for its accuracy; more documents of each class, a larger --budget or a lower "
+        "--rate may help"
+    )
+
+
 def _head(checkpoint: Checkpoint) -> str:
     spec = ATTENTIONS[checkpoint.config.attention]
     params = ", ".join(f"{k}={v}" for k, v in checkpoint.config.attention_params.items())
@@ -155,10 +172,13 @@ def _making(checkpoint: Checkpoint) -> str:
 
 
 def _limits(checkpoint: Checkpoint) -> str:
+    notes = [behind_baseline(checkpoint.evaluation), *checkpoint.training.get("notes", [])]
     return "\n".join(
         [
             "## What to beware of",
             "",
+            *(f"- {note[0].upper()}{note[1:]}." for note in notes if note),
+            *([""] if any(notes) else []),
             f"It knows the {len(checkpoint.labels)} labels above and gives every text one of "
             "them, also a text of another kind or language than those it was trained on. It was "
             "trained from nothing on the documents named above and carries their slant.",

@@ -16,11 +16,13 @@ from models.files import sha256_of
 from training.data_options import HUB, DataOptions
 from training.errors import DataError
 from training.readers import MAX_ROW_BYTES, SPLIT_NAMES, Row, read_rows
+from training.remarks import remarks
 from training.splits import complete_splits
 
 SPLITS = ("train", "valid", "test")
 _SHOWN = 10  # rows named in a message
 _LONGEST_LABEL = 200
+_LONGEST_COLUMN = 40  # characters shown; in a file without a header, a document is the name
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def read_corpus(options: DataOptions, *, only_test: bool = False) -> Corpus:
     splits = splits[kept]
     if not only_test:
         _splits_can_be_used(names, splits)
+        notes += remarks(names, splits)
     return Corpus(
         texts,
         labels,
@@ -100,7 +103,7 @@ def _take(rows: _Rows, source: Iterable[Row], options: DataOptions, split: str |
     """Add the rows of one source; what a row lacks is noted, what cannot be is an error."""
     for number, (where, values) in enumerate(source):
         if number == 0:
-            _columns(values, options, where)
+            check_columns(values, options, where)
         text = _text(values.get(options.text), where)
         label = _label(values.get(options.label), options.label_names, where)
         rows.missing["text"] += [where] if text is None else []
@@ -113,14 +116,20 @@ def _take(rows: _Rows, source: Iterable[Row], options: DataOptions, split: str |
         rows.splits.append(split or _split(values.get(options.split), where))
 
 
-def _columns(values: Any, options: DataOptions, where: str) -> None:
+def check_columns(values: Any, options: DataOptions, where: str) -> None:
+    """Raise DataError when a row lacks the columns of text and label; it names those there are."""
     for option, column in (("--text", options.text), ("--label", options.label)):
         if column not in values:
-            there = ", ".join(str(name) for name in values) or "none"
+            there = ", ".join(_shortened(str(name)) for name in values) or "none"
             raise DataError(
                 f"{where} has no column {column!r}; it has: {there}. Name the right one with "
-                f"{option}"
+                f"{option}; if these are a document and its label, put a line with the names of "
+                f"the columns above them ({options.text},{options.label})"
             )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_COLUMN else f"{name[: _LONGEST_COLUMN - 1]}…"
 
 
 def _text(value: Any, where: str) -> str | None:
@@ -160,6 +169,8 @@ def _label(value: Any, names: Sequence[str], where: str) -> str | None:
         if value != int(value) or not 0 <= value < len(names):
             raise DataError(f"{where}: the label {value!r} is none of 0 to {len(names) - 1}")
         return names[int(value)]
+    if names and isinstance(value, str) and value.strip().isdecimal():
+        return _label(int(value), names, where)  # CSV has no numbers of its own
     if not isinstance(value, str):
         raise DataError(f"{where}: the label is of type {type(value).__name__}, not a string")
     if len(value) > _LONGEST_LABEL:

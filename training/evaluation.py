@@ -15,6 +15,7 @@ from training.metrics import (
     accuracy,
     calibration_error,
     confusion,
+    interval,
     log_loss,
     macro_f1,
     per_class,
@@ -96,16 +97,6 @@ def paired(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> dict[str, Any]
     both = won + lost
     tail = sum(math.comb(both, k) for k in range(min(won, lost) + 1)) * 2 / (1 << both)
     return {"only_ours_right": won, "only_theirs_right": lost, "p": min(1.0, tail)}
-
-
-def interval(right: int, total: int) -> list[float]:
-    """Wilson's 95% interval of a share."""
-    z = 1.96
-    share = right / total
-    middle = share + z * z / (2 * total)
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return [(middle - half) / scale, (middle + half) / scale]
 
 
 def sample(rows: Ints, costs: Ints, budget: int, seed: int) -> Ints:

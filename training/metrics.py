@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,16 @@ def softmax(logits: Floats) -> Floats:
     """Probabilities (documents, labels)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def interval(right: int, total: int) -> list[float]:
+    """Wilson's 95% interval of a share."""
+    z = 1.96
+    share = right / total
+    middle = share + z * z / (2 * total)
+    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return [(middle - half) / scale, (middle + half) / scale]
 
 
 def log_loss(logits: Floats, targets: Ints) -> float:

@@ -42,7 +42,7 @@ def prepare(plan: Plan, say: Log) -> Prepared:
     counts = ", ".join(f"{len(corpus.rows(s))} {s}" for s in SPLITS)
     say(f"{len(corpus.labels)} labels; documents: {counts}")
     for note in corpus.notes:
-        say(f"note: {note}")
+        say(f"WARNING: {note}")
     vocabulary = make_vocabulary(corpus, recipe.vocabulary, plan.tokenizer, cache)
     labels = len(corpus.labels)
     directions = min(1 if labels == 2 else labels, plan.network["width"])  # that tell labels apart

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="JSONL, CSV, TSV or Parquet (also .gz, .xz, .zst), a folder with a subfolder per "
         f"class, or {HUB}NAME for a Hugging Face data set",
     )
-    parser.add_argument("--attention", required=True, choices=ATTENTIONS.names(), metavar="NAME")
+    parser.add_argument(
+        "--attention",
+        choices=ATTENTIONS.names(),
+        metavar="NAME",
+        help="see `longdoc attentions` (default: chosen by the lengths of the documents)",
+    )
     parser.add_argument(
         "--param",
         action="append",
@@ -102,15 +108,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and print where the checkpoint is and how well it does."""
-    from training.card import headline  # noqa: PLC0415 - --help works without the extra
+    # Imported here, so that --help works without the extra.
+    from training.card import behind_baseline, headline  # noqa: PLC0415
     from training.run import train  # noqa: PLC0415
 
+    if args.attention is None:
+        from training.choosing import choose_attention  # noqa: PLC0415
+
+        args.attention, reason = choose_attention(data_options(args))
+        print(f"attention: {args.attention}: {reason}", flush=True)
     plan = make_plan(args)
     checkpoint = train(plan)
     if checkpoint is None:
         print(f"{plan.output} is finished already")
         return 0
     print(headline(checkpoint.evaluation, checkpoint.name))
+    if warning := behind_baseline(checkpoint.evaluation):
+        print(f"WARNING: {warning}\n", file=sys.stderr)
     print(f"checkpoint: {plan.output}")
     return 0
 

@@ -209,3 +209,25 @@ def test_a_full_disk_is_a_message_and_nothing_half_written_is_left(
     assert "Traceback" not in done.stderr
     assert not output.exists()
     assert not list(tmp_path.rglob("*.partial"))
+
+
+@pytest.mark.slow
+def test_a_network_behind_its_baseline_ends_with_a_warning(tmp_path: Path) -> None:
+    """A hundred classes of three documents, and no --attention."""
+    rows = [
+        {
+            "text": " ".join([f"w{number % 100}_{n % 5}" for n in range(20)] + [row["text"][:400]]),
+            "label": f"class {number % 100}",
+        }
+        for number, row in enumerate(documents(300))
+    ]
+    data = write_jsonl(tmp_path / "data.jsonl", rows)
+    few = [*("--preset", "lra"), *("--budget", "0.01"), *("--device", "cpu")]
+    done = longdoc("train", data, *few, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("attention: softmax: ")
+    assert "100 of 100 classes have fewer than 10 documents" in done.stdout
+    assert "WARNING: this network is worse than TF-IDF" in done.stderr
+    card = (tmp_path / "out" / "card.md").read_text()
+    assert "- This network is worse than TF-IDF" in card
+    assert "- 100 of 100 classes" in card

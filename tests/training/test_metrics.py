@@ -7,12 +7,13 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 
-from training.evaluation import interval, paired, sample
+from training.evaluation import paired, sample
 from training.metrics import (
     accuracy,
     calibration_error,
     confusion,
     fit_temperature,
+    interval,
     log_loss,
     macro_f1,
     softmax,
