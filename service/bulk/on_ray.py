@@ -35,7 +35,6 @@ _BATCH_ROWS = 256
 _BLOCK_BYTES = 4 << 20  # of text: small enough for every actor to get some, and lost at most
 _BATCHES_AT_ONCE = 2  # so that workers have documents while one batch waits for its longest
 _INPUT_CPUS = 0.1  # of a core for each task that reads or writes: the actors need the cores
-_TRIES = 3  # of an actor that was lost with its node
 
 
 class ClusterError(LongdocError):
@@ -84,8 +83,6 @@ class RayJob:
             compute=ActorPoolStrategy(min_size=1, max_size=max(1, cores // self.workers)),
             num_cpus=self.workers,
             max_concurrency=_BATCHES_AT_ONCE,
-            max_restarts=_TRIES,
-            max_task_retries=_TRIES,
         )
         try:
             results.write_parquet(
