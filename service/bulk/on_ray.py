@@ -7,6 +7,7 @@ written yet. Input and output must be places that every node reaches.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ Classify = Callable[["Pipeline", str], Awaitable[dict[str, Any]]]
 _BATCH_ROWS = 256
 _BLOCK_BYTES = 4 << 20  # of text: small enough for every actor to get some, and lost at most
 _BATCHES_AT_ONCE = 2  # so that workers have documents while one batch waits for its longest
+_REACH_SECONDS = 5.0
 _INPUT_CPUS = 0.1  # of a core for each task that reads or writes: the actors need the cores
 
 
@@ -58,7 +60,7 @@ class RayJob:
         if not all(path.suffix.lower() == PARQUET_SUFFIX for path in self.source.paths):
             raise ConfigError("--ray reads Parquet files only")
         if self.output.is_file():
-            raise ConfigError(f"{self.output} is a file; --ray writes a folder of Parquet files")
+            raise ConfigError(f"--out must be a folder for --ray; {self.output} is a file")
 
     def run(self) -> int:
         """Classify what is not written yet; return how many rows have an error."""
@@ -104,8 +106,11 @@ def _count_errors(output: Path) -> int:
 
 def _connect(address: str | None) -> None:
     try:
+        if address is not None:
+            host, _, port = address.rpartition("/")[2].rpartition(":")
+            socket.create_connection((host, int(port)), _REACH_SECONDS).close()  # Ray waits minutes
         ray.init(address=address or "local", log_to_driver=False, ignore_reinit_error=True)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Ray cluster answers at {address}: {_first_line(error)}; start one with "
             "`ray start --head`, or leave the address out to use this machine"
