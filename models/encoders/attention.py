@@ -37,12 +37,16 @@ def create_attentions(config: EncoderConfig) -> list[Attention]:
         return [
             _softmax(heads, head_dim)
             if layer % params["every"] == 0
-            else LongformerAttention(heads, head_dim, window=params["window"], global_tokens=0)
+            else LongformerAttention(
+                heads, head_dim, window=params["window"], global_tokens=0, own_projections=False
+            )
             for layer in range(config.layers)
         ]
     if config.attention == "longformer_projected":
         return [
-            LongformerAttention(heads, head_dim, window=window, global_tokens=1)
+            LongformerAttention(
+                heads, head_dim, window=window, global_tokens=1, own_projections=True
+            )
             for window in params["windows"]
         ]
     own: dict[str, type[Attention]] = {

@@ -167,8 +167,8 @@ class SelfAttention(nn.Module):
         if config.rotary is not None:
             everything = layer % config.attention_params.get("every", 1) == 0
             self.rotary = Rotary(config.head_dim, config.rotary[0 if everything else 1])
-        projected = config.attention == "longformer_projected"
-        self.qkv_global = nn.Linear(config.width, 3 * config.width) if projected else None
+        projects = getattr(attention, "projects_globals", False)
+        self.qkv_global = nn.Linear(config.width, 3 * config.width) if projects else None
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(batch, n, width) to the same."""
@@ -176,9 +176,8 @@ class SelfAttention(nn.Module):
         q, k, v = self._split(self.qkv(x))
         if self.rotary is not None:
             q, k = self.rotary(q), self.rotary(k)
-        attended = self.attention(q, k, v, mask)
-        if self.qkv_global is not None:
-            attended = self._see_all(x, mask, attended, self.qkv_global)
+        of_globals = () if self.qkv_global is None else self._split(self.qkv_global(x))
+        attended = self.attention(q, k, v, mask, *of_globals)
         out: Tensor = self.out(attended.transpose(1, 2).reshape(batch, n, width))
         return out
 
@@ -186,19 +185,6 @@ class SelfAttention(nn.Module):
         """(batch, n, 3 width) to three of (batch, heads, n, d)"""
         batch, n, triple = qkv.shape
         return qkv.view(batch, n, 3, self.heads, triple // 3 // self.heads).permute(2, 0, 3, 1, 4)
-
-    def _see_all(self, x: Tensor, mask: Tensor, attended: Tensor, project: nn.Linear) -> Tensor:
-        """Exchange the first token's row for attention with projections of its own."""
-        width = x.shape[2]
-        weight, bias = project.weight, project.bias
-        q = functional.linear(x[:, :1], weight[:width], bias[:width])  # (batch, 1, width)
-        k, v = functional.linear(x, weight[width:], bias[width:]).chunk(2, dim=-1)
-        heads = (x.shape[0], -1, self.heads, width // self.heads)
-        q, k, v = (y.reshape(heads).transpose(1, 2) for y in (q, k, v))
-        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (batch, heads, 1, n)
-        scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
-        first = torch.arange(x.shape[1], device=x.device)[:, None] == 0
-        return torch.where(first, scores.softmax(dim=-1) @ v, attended)
 
 
 class PostNormBlock(nn.Module):
