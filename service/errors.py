@@ -14,6 +14,7 @@ ServiceError              anything that has a status and a problem document
 ├── Overloaded            429  the queue is full by predicted work; has Retry-After
 ├── InternalFault         500  a fault of ours
 ├── NotReady              503  the model is still being checked; has Retry-After
+├── OutOfMemory           503  a run needed more memory than there is; has Retry-After
 ├── Draining              503  the service is shutting down; has Retry-After
 └── DeadlinePassed        504  the caller's time is over; its queued work was dropped
 
@@ -141,6 +142,15 @@ class NotReady(ServiceError):
         self.retry_after = retry_after
 
 
+class OutOfMemory(ServiceError):
+    """A run needed more memory than there is; other documents are still answered."""
+
+    retry_after = 5.0
+
+    def __init__(self) -> None:
+        super().__init__("there is not enough memory for this document at the moment")
+
+
 class Draining(ServiceError):
     """The service is shutting down."""
 
@@ -171,6 +181,7 @@ STATUSES: dict[type[ServiceError], tuple[int, str, str]] = {
     Overloaded: (429, "overloaded", "The queue is full"),
     InternalFault: (500, "internal-fault", "A fault of the service"),
     NotReady: (503, "not-ready", "The service is not ready"),
+    OutOfMemory: (503, "out-of-memory", "There is not enough memory"),
     Draining: (503, "draining", "The service is shutting down"),
     DeadlinePassed: (504, "deadline-passed", "The deadline passed"),
 }

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.service.documents import Document
 from models.bundle import load_bundle
-from service.engines import open_engine
+from service.engines import open_with_factory
 from service.engines.base import Engine
 from service.scheduling.cores import usable_cores
 from service.text.tokenizer import Reader
@@ -30,8 +30,12 @@ class BareEngine:
 
     def __init__(self, bundle: Path) -> None:
         loaded = load_bundle(bundle)
-        engine = open_engine(loaded, threads=1)
-        self._engines = [engine.doubled() or engine for _ in range(usable_cores())]
+        opened = open_with_factory(loaded, threads=1)
+        factory = opened.factory
+        self._engines = [
+            opened.engine if factory is None else factory.open(threads=1, own_memory=True)
+            for _ in range(usable_cores())
+        ]
         tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
         self._reader = Reader(tokenizer, loaded.manifest.max_tokens, overlap=0)
         self._reader.speed_up()

@@ -62,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
         model, tokenizer = describe(bundle, settings.precision), load_tokenizer(bundle)
 
         def start() -> Service:
-            service = Service(settings, Deployment(model, opening.result(), tokenizer))
+            opened = opening.result()
+            deployment = Deployment(model, opened.engine, tokenizer, opened.factory)
+            service = Service(settings, deployment)
             service.when_ready = lambda: print(announcement(service, host, port), flush=True)
             service.start()
             return service

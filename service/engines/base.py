@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,33 +54,43 @@ class Output:
 
 
 class Engine(ABC):
-    """Runs batches of token ids. `run` may be called from several threads at once.
+    """Runs batches of token ids: opened by a factory, run, closed.
 
-    Ready when it is made, with as many threads per run as its maker asked for; a run with one
-    thread computes in the thread that calls it.
+    `run` may be called from several threads at once. A run with one thread computes in the thread
+    that calls it. `service.engines.check.check_engine` checks an implementation.
     """
 
     info: EngineInfo
 
     @abstractmethod
-    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
-        """Classify documents: ids (batch, n), right-padded with anything; lengths (batch,)."""
+    def run(
+        self,
+        ids: Ids,
+        lengths: Ids,
+        *,
+        contributions: bool = False,
+        release_memory: bool = False,
+    ) -> Output:
+        """Classify documents: ids (batch, n), right-padded with anything; lengths (batch,).
 
-    def widened(self, threads: int) -> Engine | None:
-        """The same network with so many threads a run, in the same memory; None where it cannot."""
-        del threads
-        return None
-
-    def doubled(self) -> Engine | None:
-        """The same network in memory of its own; None where one serves all threads as well."""
-        return None
-
-    def shrink(self) -> None:  # noqa: B027 - most engines keep nothing
-        """Give the system back what earlier runs needed and none uses now."""
+        `release_memory` gives the system back, after this run, what this and earlier ones needed.
+        Raises ShapeError for a batch that no network can read, MemoryError when there is not
+        enough memory for the run, and EngineError for any other fault.
+        """
 
     @abstractmethod
     def close(self) -> None:
         """Give back memory and threads; the engine is not used afterwards."""
+
+
+class EngineFactory(Protocol):
+    """Opens further engines of one network, beside the first."""
+
+    def open(self, *, threads: int, own_memory: bool) -> Engine:
+        """An engine with so many threads a run.
+
+        With `own_memory`, its runs never wait for memory that another engine's runs use.
+        """
 
 
 def check_batch(ids: Ids, lengths: Ids, config: NetworkConfig) -> None:

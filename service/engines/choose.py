@@ -8,14 +8,23 @@ loaded only when that engine is chosen.
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import dataclass
 
 from models.bundle import Bundle, Precision
 from models.description import WEIGHTS
 from models.errors import BundleError, ConfigError, EngineError
-from service.engines.base import Engine
+from service.engines.base import Engine, EngineFactory
 
 ENGINES = ("auto", "onnxruntime", "torch")
 DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An engine, and what opens further ones; None where one serves all threads as well."""
+
+    engine: Engine
+    factory: EngineFactory | None = None
 
 
 def open_engine(
@@ -27,6 +36,20 @@ def open_engine(
     threads: int = 1,
 ) -> Engine:
     """Open a bundle's engine; a choice that cannot be had raises and says what to change."""
+    return open_with_factory(
+        bundle, engine=engine, device=device, precision=precision, threads=threads
+    ).engine
+
+
+def open_with_factory(
+    bundle: Bundle,
+    *,
+    engine: str = "auto",
+    device: str = "auto",
+    precision: Precision = "fp32",
+    threads: int = 1,
+) -> Opened:
+    """Open a bundle's engine, as `open_engine`, and say what opens further ones."""
     for name, value, known in (("engine", engine, ENGINES), ("device", device, DEVICES)):
         if value not in known:
             raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}")
@@ -34,13 +57,13 @@ def open_engine(
         raise ConfigError(f"threads must be at least 1; got {threads}")
     fault = None if engine == "torch" else graph_fault(bundle, precision)
     if engine == "torch":
-        return _open_torch(bundle, device, precision, threads, "asked for")
+        return Opened(_open_torch(bundle, device, precision, threads, "asked for"))
     if fault is None:
         why = "the bundle's graph is valid" if engine == "auto" else "asked for"
         return _open_ort(bundle, device, precision, threads, why)
     if engine == "onnxruntime" or precision != "fp32":
         raise EngineError(f"{bundle.path} cannot serve {precision} from ONNX: {fault}")
-    return _open_torch(bundle, device, precision, threads, f"ONNX cannot serve it: {fault}")
+    return Opened(_open_torch(bundle, device, precision, threads, f"ONNX cannot serve it: {fault}"))
 
 
 def graph_fault(bundle: Bundle, precision: Precision) -> str | None:
@@ -57,11 +80,11 @@ def graph_fault(bundle: Bundle, precision: Precision) -> str | None:
     return None
 
 
-def _open_ort(bundle: Bundle, device: str, precision: Precision, threads: int, why: str) -> Engine:
+def _open_ort(bundle: Bundle, device: str, precision: Precision, threads: int, why: str) -> Opened:
     """The graph on the device asked for; with `auto`, CUDA when the session in truth uses it."""
     import onnxruntime  # noqa: PLC0415
 
-    from service.engines.ort import CUDA, INSTALL_CUDA, OnnxRuntimeEngine  # noqa: PLC0415
+    from service.engines.ort import CUDA, INSTALL_CUDA, OnnxRuntimeFactory  # noqa: PLC0415
 
     graph = bundle.manifest.graphs[precision].file
     if graph is None:
@@ -69,15 +92,10 @@ def _open_ort(bundle: Bundle, device: str, precision: Precision, threads: int, w
     path = bundle.file(graph)
     bundle.file(WEIGHTS)
 
-    def on(device: str, reason: str) -> Engine:
-        return OnnxRuntimeEngine(
-            path,
-            bundle.manifest.config,
-            device=device,
-            precision=precision,
-            threads=threads,
-            reason=reason,
-        )
+    def on(device: str, reason: str) -> Opened:
+        factory = OnnxRuntimeFactory(path, bundle.manifest.config, device, precision, reason)
+        engine = factory.open(threads=threads)
+        return Opened(engine, factory if device == "cpu" else None)
 
     if device == "cpu":
         return on("cpu", f"{why}; the CPU was asked for")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,28 @@ INSTALL_CUDA = (
     "install the CUDA driver and onnxruntime-gpu in place of onnxruntime, or use --device cpu"
 )
 
-_faults = ort.capi.onnxruntime_pybind11_state
-#: What the library raises when it cannot open or run a graph.
+_library = ort.capi.onnxruntime_pybind11_state
+#: Every exception that the library raises; none has a base of its own.
 FAULTS = (
-    _faults.Fail,
-    _faults.InvalidGraph,
-    _faults.InvalidProtobuf,
-    _faults.NoSuchFile,
-    _faults.NotImplemented,
-    _faults.RuntimeException,
+    _library.DeviceReset,
+    _library.EPFail,
+    _library.EngineError,
+    _library.Fail,
+    _library.InvalidArgument,
+    _library.InvalidGraph,
+    _library.InvalidProtobuf,
+    _library.ModelLoadCanceled,
+    _library.ModelLoaded,
+    _library.ModelRequiresCompilation,
+    _library.NoModel,
+    _library.NoSuchFile,
+    _library.NotFound,
+    _library.NotImplemented,
+    _library.RuntimeException,
 )
+_NO_MEMORY = ("bad_alloc", "bad allocation", "failed to allocate", "out of memory")
+_SHRINK = ort.RunOptions()
+_SHRINK.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 _FATAL = 4  # whatever goes wrong is raised; the library need not also print it
 
 
@@ -52,7 +64,7 @@ class OnnxRuntimeEngine(Engine):
         reason: str,
         own_memory: bool = False,
     ) -> None:
-        self._graph, self._config = graph, config
+        self._config = config
         place = CUDA if device == "cuda" else CPU
         self._session = _open_session(graph, place, threads, own_memory=own_memory)
         provider = str(self._session.get_providers()[0])
@@ -60,60 +72,67 @@ class OnnxRuntimeEngine(Engine):
             raise EngineError(f"ONNX Runtime could not start CUDA and fell back; {INSTALL_CUDA}")
         self.info = EngineInfo("onnxruntime", device, provider, precision, threads, reason)
 
-    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
+    def run(
+        self,
+        ids: Ids,
+        lengths: Ids,
+        *,
+        contributions: bool = False,
+        release_memory: bool = False,
+    ) -> Output:
         """Classify; only what is asked for is computed."""
         check_batch(ids, lengths, self._config)
         inputs = {"ids": ids, "lengths": lengths, "explain": np.array(contributions)}
         names = ["logits", "contributions"] if contributions else ["logits"]
-        if self.info.device == "cuda":
-            outputs = run_bound(self._session, inputs, names, "cuda")
-        else:
-            outputs = self._session.run(names, inputs)
+        try:
+            if self.info.device == "cuda":
+                outputs = run_bound(self._session, inputs, names, "cuda")
+            else:
+                outputs = self._session.run(names, inputs, _SHRINK if release_memory else None)
+        except FAULTS as error:
+            raise fault_of_run(error) from error
+        if release_memory and self.info.device == "cpu":
+            trim_heap()
         return Output(outputs[0], outputs[1] if contributions else None)
-
-    def widened(self, threads: int) -> Engine | None:
-        """Another session of the same graph, which takes memory from the same arena."""
-        return self._again(threads, own_memory=False)
-
-    def doubled(self) -> Engine | None:
-        """Another session of the same graph, with an arena of its own.
-
-        An arena is locked at each of the hundreds of times that a run asks it for memory: two
-        threads with short documents spend up to a third of their time on that.
-        """
-        return self._again(self.info.threads, own_memory=True)
-
-    def shrink(self) -> None:
-        """Give back the arena's regions that nobody uses, on a CPU.
-
-        The library does so only at the end of a run: the shortest there is.
-        """
-        if self.info.device != "cpu":
-            return
-        inputs = {"ids": np.zeros((1, 1), np.int64), "lengths": np.ones(1, np.int64)}
-        options = ort.RunOptions()
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-        with suppress(*FAULTS):  # what cannot be given back now is kept until the next time
-            self._session.run(["logits"], inputs | {"explain": np.array(False)}, options)
-        trim_heap()
-
-    def _again(self, threads: int, *, own_memory: bool) -> Engine | None:
-        info = self.info
-        if info.device != "cpu":
-            return None
-        return OnnxRuntimeEngine(
-            self._graph,
-            self._config,
-            device=info.device,
-            precision=info.precision,
-            threads=threads,
-            reason=info.reason,
-            own_memory=own_memory,
-        )
 
     def close(self) -> None:
         """Let the session go."""
         del self._session
+
+
+@dataclass(frozen=True)
+class OnnxRuntimeFactory:
+    """Opens sessions of one graph on one device."""
+
+    graph: Path
+    config: ModelConfig
+    device: str
+    precision: str
+    reason: str
+
+    def open(self, *, threads: int, own_memory: bool = False) -> OnnxRuntimeEngine:
+        """Open a session of its own.
+
+        An arena is locked at each of the hundreds of times that a run asks it for memory: two
+        threads that share one spend up to a third of their time on that with short documents.
+        """
+        return OnnxRuntimeEngine(
+            self.graph,
+            self.config,
+            device=self.device,
+            precision=self.precision,
+            threads=threads,
+            reason=self.reason,
+            own_memory=own_memory,
+        )
+
+
+def fault_of_run(error: Exception) -> Exception:
+    """What a fault of the library means to whoever called `run`."""
+    text = str(error).lower()
+    if any(sign in text for sign in _NO_MEMORY):
+        return MemoryError("the run needed more memory than there is")
+    return EngineError(f"ONNX Runtime could not run a batch: {error}")
 
 
 def run_bound(

@@ -7,10 +7,13 @@ from pathlib import Path
 import torch
 
 from models.encoders.config import NetworkConfig
+from models.errors import EngineError
 from models.networks import build_network
 from models.weights import load_weights
 from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
 from service.engines.heap import trim_heap
+
+_NO_MEMORY = "DefaultCPUAllocator"  # in what the allocator of a CPU raises
 
 
 def cuda_works() -> bool:
@@ -32,20 +35,33 @@ class TorchEngine(Engine):
         used = next(self._model.parameters()).device.type
         self.info = EngineInfo("torch", used, f"torch {used}", "fp32", threads, reason)
 
-    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
+    def run(
+        self,
+        ids: Ids,
+        lengths: Ids,
+        *,
+        contributions: bool = False,
+        release_memory: bool = False,
+    ) -> Output:
         """Classify; only what is asked for is computed."""
         check_batch(ids, lengths, self._config)
-        inputs = [torch.from_numpy(x).to(self.info.device) for x in (ids, lengths)]
+        try:
+            output = self._run(ids, lengths, contributions=contributions)
+        except RuntimeError as error:
+            if isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY in str(error):
+                raise MemoryError("the run needed more memory than there is") from error
+            raise EngineError(f"PyTorch could not run a batch: {error}") from error
+        if release_memory and self.info.device == "cpu":
+            trim_heap()  # there is no arena on a CPU
+        return output
+
+    def _run(self, ids: Ids, lengths: Ids, *, contributions: bool) -> Output:
+        inputs = [torch.tensor(x, device=self.info.device) for x in (ids, lengths)]  # copies
         with torch.inference_mode():
             if not contributions:
                 return Output(self._model(*inputs).cpu().numpy())
             logits, shares = self._model.explain(*inputs)
             return Output(logits.cpu().numpy(), shares.cpu().numpy())
-
-    def shrink(self) -> None:
-        """Give back what is free, on a CPU, where there is no arena."""
-        if self.info.device == "cpu":
-            trim_heap()
 
     def close(self) -> None:
         """Let the network go."""

@@ -1,7 +1,7 @@
-"""What the scheduler runs: tickets, jobs, and the queue that orders them.
+"""What the scheduler runs, and the queue that orders it.
 
-A ticket stands for one request. Its jobs are either steps (a call that runs on a lane, such as
-tokenizing) or pieces (token ids for the engine, which may share a run with others).
+A ticket stands for one request. Its jobs are either steps (a call that runs on a worker, such as
+tokenizing) or pieces (token ids for the engine, which may share a batch with others).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from service.engines.base import Floats, Ids
+from service.scheduling.policy import Policy
 
+_SLACK = 64  # entries of a queue whose jobs have left it already
 _USUAL = 1024  # tokens, before anything is learnt
 _LATEST = 128  # documents from which the usual length is learnt
 _FEW = 32  # documents: from fewer it is not learnt
@@ -35,7 +35,7 @@ class Ticket:
 
 @dataclass(eq=False)
 class Job:
-    """One unit that a lane runs without a break; `future` gets its result.
+    """One unit that a worker runs without a break; `future` gets its result.
 
     work     predicted seconds of one core
     ahead    work that the same ticket asked for before it: documents of one request queue one
@@ -49,8 +49,6 @@ class Job:
     future: Future[Any] = field(default_factory=Future, init=False)
     submitted: float = field(default=0.0, init=False)
     waited: float = field(default=0.0, init=False)
-    taken: bool = field(default=False, init=False)
-    settled: bool = field(default=False, init=False)
 
     @property
     def tokens(self) -> int:
@@ -60,7 +58,7 @@ class Job:
 
 @dataclass(eq=False)
 class Step(Job):
-    """A call to run on a lane; the future gets what it returns.
+    """A call to run on a worker; the future gets what it returns.
 
     When that is a piece, the piece is queued in the step's place, and the future gets the
     piece's result: a document is tokenized and then run without a detour. `follows` is that
@@ -76,7 +74,7 @@ class Piece(Job):
     """Token ids to run through the engine; the future gets what `finish` makes of the output.
 
     `finish` takes the piece's logits (labels,) and contributions (n, labels) or None, and runs
-    on the lane, so that the event loop never works on arrays.
+    on the worker, so that the event loop never works on arrays.
     """
 
     ids: Ids  # (n,)
@@ -93,74 +91,67 @@ _Heap = list[tuple[float, int, Job]]
 
 
 class JobQueue:
-    """Waiting jobs of one tier, in two orders: as they came, and shortest first.
+    """Waiting jobs of one priority class, in two orders.
 
-    As they came: a request's further documents count as if each came `list_delay` times the work
-    before it later, and bulk work lets everything pass that arrives within `bulk_yield` seconds.
+    In order of arrival: a request's further documents count as if each came `list_delay` times
+    the work before it later, and bulk work as if it came `bulk_yield` seconds later.
 
-    Shortest first, aged so that none starves: to that a time is added in which newer ones may
-    pass, `overtake` seconds for what is longer than usual, less in proportion for shorter ones. So
-    the smaller documents hardly wait, and the larger ones share what that costs, first come,
-    first served: were they passed the longer the larger they are, the largest would pay for all.
-    Tokens decide, not predicted work, which varies a little: equal documents keep their order.
-    Steps have no tokens yet, and are not passed.
+    Shortest first with ageing: by that time plus `overtake * min(1, tokens / usual)`, where
+    `usual` is the length that most of the latest documents stay below. Documents above it keep
+    their order of arrival among each other; a step, which has no tokens yet, is never passed.
     """
 
-    def __init__(self, overtake: float, list_delay: float, bulk_yield: float) -> None:
-        self.overtake = overtake
-        self.list_delay = list_delay
-        self.bulk_yield = bulk_yield
-        self._usual = _USUAL  # tokens that most of the latest documents stay below
-        self._latest: deque[int] = deque(maxlen=_LATEST)  # their tokens
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._usual = _USUAL
+        self._latest: deque[int] = deque(maxlen=_LATEST)  # tokens of the latest documents
         self._since_learnt = 0
-        self._as_they_came: _Heap = []
-        self._shortest_first: _Heap = []
+        self._waiting: set[Job] = set()
+        self._by_arrival: _Heap = []
+        self._by_due: _Heap = []
         self._counter = itertools.count()
 
     def push(self, job: Job) -> None:
         """Add a job."""
         if isinstance(job, Piece):
             self._learn_usual(job.tokens)
-        came = job.ticket.arrival + self.list_delay * job.ahead
+        came = job.ticket.arrival + self._policy.list_delay * job.ahead
         if job.ticket.bulk:
-            came += self.bulk_yield
-        passed = self.overtake * min(1.0, job.tokens / self._usual)
+            came += self._policy.bulk_yield
+        due = came + self._policy.overtake * min(1.0, job.tokens / self._usual)
         number = next(self._counter)
-        heapq.heappush(self._as_they_came, (came, number, job))
-        heapq.heappush(self._shortest_first, (came + passed, number, job))
+        heapq.heappush(self._by_arrival, (came, number, job))
+        heapq.heappush(self._by_due, (due, number, job))
+        self._waiting.add(job)
 
-    def head(self, *, in_order: bool) -> Job | None:
-        """The next job to run, or None; those that nobody waits for any more are dropped."""
-        for heap in (self._as_they_came, self._shortest_first):
-            while heap and _gone(heap[0][2]):
+    def remove(self, job: Job) -> None:
+        """Take a job out, if it is still there."""
+        self._waiting.discard(job)
+        for heap in (self._by_arrival, self._by_due):
+            while heap and heap[0][2] not in self._waiting:
                 heapq.heappop(heap)
-        heap = self._as_they_came if in_order else self._shortest_first
+            if len(heap) > 2 * len(self._waiting) + _SLACK:
+                heap[:] = [entry for entry in heap if entry[2] in self._waiting]
+                heapq.heapify(heap)
+
+    def head(self, *, in_order: bool = False) -> Job | None:
+        """The next job to run."""
+        heap = self._by_arrival if in_order else self._by_due
         return heap[0][2] if heap else None
 
-    def take(self, job: Job) -> None:
-        """Take a job out; it leaves the heaps when it comes to their top."""
-        job.taken = True
-
-    def waiting(self) -> Iterator[Job]:
-        """All jobs that still wait, in no strict order."""
-        return (job for _, _, job in self._shortest_first if not _gone(job))
-
-    def next_ones(self, count: int) -> list[Job]:
+    def first(self, count: int) -> list[Job]:
         """Up to so many of the jobs that go first, in order; from a long queue some are missing.
 
         The beginning of a heap holds most of its smallest entries.
         """
-        nearest = sorted(self._shortest_first[: 2 * count])
-        return [job for _, _, job in nearest if not _gone(job)][:count]
+        nearest = sorted(self._by_due[: 2 * count])
+        return [job for _, _, job in nearest if job in self._waiting][:count]
 
-    def sweep(self) -> None:
-        """Forget what is gone, so that callers who come and leave cannot fill the memory."""
-        for heap in (self._as_they_came, self._shortest_first):
-            heap[:] = [entry for entry in heap if not _gone(entry[2])]
-            heapq.heapify(heap)
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._waiting)
 
     def __len__(self) -> int:
-        return max(len(self._as_they_came), len(self._shortest_first))
+        return len(self._waiting)
 
     def _learn_usual(self, tokens: int) -> None:
         latest = self._latest
@@ -169,17 +160,3 @@ class JobQueue:
         if self._since_learnt >= _RELEARN and len(latest) >= _FEW:
             self._usual = sorted(latest)[int(_MOST * len(latest))]
             self._since_learnt = 0
-
-
-def _gone(job: Job) -> bool:
-    return job.taken or job.future.cancelled()
-
-
-def batch_of(group: Sequence[Piece]) -> Ids:
-    """The pieces' ids (batch, n), padded with zeros to the longest."""
-    if len(group) == 1:
-        return group[0].ids[None]
-    ids = np.zeros((len(group), max(piece.tokens for piece in group)), dtype=np.int64)
-    for row, piece in zip(ids, group, strict=True):
-        row[: piece.tokens] = piece.ids
-    return ids

@@ -1,85 +1,167 @@
-"""The two halves of the scheduler, for short and for long documents: their lanes and their work."""
+"""What a worker thread does: run a batch, deliver results, give back memory that runs needed."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
-from service.engines.base import Engine
-from service.scheduling.policy import Policy
-from service.scheduling.queue import Job, JobQueue
+import numpy as np
 
-_SOON = 0.1  # seconds
-_SLACK = 64  # entries of a queue that nobody waits for any more
+from service.clock import Clock
+from service.engines.base import Engine, Ids
+from service.errors import OutOfMemory
+from service.scheduling.queue import Piece, Step
+from service.scheduling.state import WorkerState
+
+_LARGE = 8192  # tokens of a run that leaves much memory behind
+_ONE_TOKEN, _ONE = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
 
 
-class Lane:
-    """A thread of a tier: how far below the others it stands, where it runs, what it does."""
+@dataclass(frozen=True)
+class Done:
+    """A job's result with the seconds it waited and ran."""
+
+    value: Any
+    queued: float
+    ran: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the engine, for the metrics."""
+
+    tokens: tuple[int, ...]
+    seconds: float
+    waits: tuple[float, ...]
+    lent: bool = False
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a batch: a value for each of its jobs, or what stopped it."""
+
+    values: list[Any]
+    started: float
+    seconds: float = 0.0
+    work: float = 0.0
+    error: BaseException | None = None
+
+
+class Session:
+    """An engine with the memory that it keeps; several workers may share one."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._largest = 0  # tokens of the largest run since its memory was given back
+        self._until = 0.0  # when it is given back, unless a large run comes
+
+    def ran(self, tokens: int, until: float) -> None:
+        """Note a run, and until when its memory is worth keeping."""
+        if tokens >= _LARGE:
+            self._largest, self._until = max(tokens, self._largest), until
+
+    @property
+    def release_at(self) -> float | None:
+        """When it should give memory back; None when it keeps little."""
+        return self._until if self._largest else None
+
+    def take_release(self, now: float) -> bool:
+        """Whether memory should be given back now; the caller then does so."""
+        due = bool(self._largest) and now >= self._until
+        if due:
+            self._largest = 0
+        return due
+
+    def release_memory(self) -> None:
+        """Give back what earlier runs needed, by the smallest run there is."""
+        self.engine.run(_ONE_TOKEN, _ONE, release_memory=True)
+
+
+class Worker:
+    """A thread's own things: its session, and results that are not delivered yet."""
 
     def __init__(
-        self, tier: Tier, nice: int, core: int | None, engine: Engine, lock: threading.Lock
+        self, state: WorkerState, niceness: int, session: Session, alarm: threading.Condition
     ) -> None:
-        self.tier, self.nice, self.core, self.engine = tier, nice, core, engine
-        self.alarm = threading.Condition(lock)
-        self.waits = False  # for work, and nobody has called it
-        self.busy = False  # running something
-        self.until = 0.0  # when that is predicted to end
-        self.owed: list[tuple[Future[Any], Any]] = []  # results of its last run, not delivered yet
-        self.grown: set[Engine] = set()  # engines that large runs have left memory in
+        self.state, self.niceness, self.session = state, niceness, session
+        self.alarm = alarm
+        self.pending: list[tuple[Future[Any], Any]] = []
 
     def deliver(self) -> None:
-        """Hand over the results that it owes.
+        """Hand over the results of the last run.
 
-        Best done just before a run: whoever is woken by them can only go on when this thread lets
-        go of the interpreter, which is then.
+        Best done just before the next run: a thread that is woken by a result can only go on when
+        this one releases the interpreter, which is then.
         """
-        owed, self.owed = self.owed, []
-        for future, result in owed:
+        pending, self.pending = self.pending, []
+        for future, result in pending:
             future.set_result(result)
 
-    def shrink(self) -> None:
-        """Give back the memory that its large runs have left in engines."""
-        while self.grown:
-            self.grown.pop().shrink()
+    def run(
+        self,
+        engine: Engine,
+        pieces: Sequence[Piece],
+        clock: Clock,
+        work_clock: Callable[[], float],
+        *,
+        release_memory: bool,
+    ) -> Ran:
+        """Run pieces as one batch, delivering earlier results first."""
+        started = clock.now()
+        try:
+            ids, lengths = padded(pieces)
+            self.deliver()
+            started, work_before = clock.now(), work_clock()
+            output = engine.run(
+                ids,
+                lengths,
+                contributions=pieces[0].contributions,
+                release_memory=release_memory,
+            )
+            work = work_clock() - work_before
+            values = [
+                piece.finish(
+                    output.logits[row],
+                    None
+                    if output.contributions is None
+                    else output.contributions[row, : piece.tokens],
+                )
+                for row, piece in enumerate(pieces)
+            ]
+        except MemoryError:
+            return Ran([], started, error=OutOfMemory())
+        except BaseException as error:  # whatever it was, each caller must get it
+            return Ran([], started, error=error)
+        return Ran(values, started, clock.now() - started, work)
 
 
-class Tier:
-    """A queue, the lanes that serve it, and the work it holds, waiting and running."""
+def run_step(step: Step, clock: Clock) -> Piece | None:
+    """Make the call and answer it, or return the piece that is to answer it."""
+    started = clock.now()
+    step.waited += started - step.submitted
+    try:
+        value = step.call()
+    except BaseException as error:  # whatever it was, the caller must get it
+        if step.future.set_running_or_notify_cancel():
+            step.future.set_exception(OutOfMemory() if isinstance(error, MemoryError) else error)
+        return None
+    if isinstance(value, Piece):
+        value.future, value.waited = step.future, step.waited
+        return value
+    if step.future.set_running_or_notify_cancel():
+        step.future.set_result(Done(value, step.waited, clock.now() - started))
+    return None
 
-    def __init__(self, policy: Policy) -> None:
-        self.queue = JobQueue(policy.overtake, policy.list_delay, policy.bulk_yield)
-        self.lanes: list[Lane] = []
-        self.backlog = 0.0
-        self.jobs = 0
-        self._interactive: dict[Job, None] = {}  # in the order they came
 
-    @property
-    def oldest(self) -> Job | None:
-        """The first that came of the jobs that are no bulk work."""
-        return next(iter(self._interactive), None)
-
-    @property
-    def next(self) -> Job | None:
-        """The job to run next: as they came while all is soon done, else the shortest first.
-
-        In a short queue nothing is gained by passing, and whoever is passed waits twice as long.
-        """
-        return self.queue.head(in_order=self.backlog <= _SOON * len(self.lanes))
-
-    def add(self, job: Job) -> None:
-        """Queue a job."""
-        self.queue.push(job)
-        self.backlog += job.work
-        self.jobs += 1
-        if not job.ticket.bulk:
-            self._interactive[job] = None
-
-    def remove(self, job: Job) -> None:
-        """Forget a job that is answered or dropped."""
-        job.settled = True
-        self.jobs -= 1
-        self.backlog -= job.work
-        self._interactive.pop(job, None)
-        if len(self.queue) > 2 * self.jobs + _SLACK:
-            self.queue.sweep()
+def padded(pieces: Sequence[Piece]) -> tuple[Ids, Ids]:
+    """The pieces' ids (batch, n), padded with zeros to the longest, and their lengths (batch,)."""
+    lengths = np.array([piece.tokens for piece in pieces], dtype=np.int64)
+    if len(pieces) == 1:
+        return pieces[0].ids[None], lengths
+    ids = np.zeros((len(pieces), lengths.max()), dtype=np.int64)
+    for row, piece in zip(ids, pieces, strict=True):
+        row[: piece.tokens] = piece.ids
+    return ids, lengths

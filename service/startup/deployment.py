@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from models.bundle import Bundle
 from models.description import TOKENIZER
 from models.errors import BundleError
-from service.engines.base import Engine
+from service.engines.base import Engine, EngineFactory
 from service.logs import service as log
 from service.pipeline import Pipeline
 from service.scheduling.cores import can_lower_priority, lower_priority, own_cores, usable_cores
@@ -60,6 +60,7 @@ class Deployment:
     model: Model
     engine: Engine
     tokenizer: Tokenizer
+    factory: EngineFactory | None = None  # opens further engines; None: all workers share one
 
     def start(self, settings: Settings, observe: Callable[[Run], None]) -> Running:
         """Run the self-test, fit the cost model, start the lanes."""
@@ -88,9 +89,20 @@ class Running:
     def speed_up(self) -> None:
         """What makes it faster but can wait until it answers; each document is right without it."""
         self.pipeline.reader.speed_up()
-        self.scheduler.separate_lanes()
+        self.separate_memory()
         self.share_runs()
         self.lend_cores()
+
+    def separate_memory(self) -> None:
+        """Give each further core an engine with memory of its own, so that none waits for another.
+
+        The two workers of a core share it: taking turns, they find its weights where the other
+        left them.
+        """
+        factory, further = self.deployment.factory, self.scheduler.policy.lanes - 1
+        if factory is not None and further:
+            opened = [factory.open(threads=1, own_memory=True) for _ in range(further)]
+            self.scheduler.adopt(engines=opened)
 
     def share_runs(self) -> None:
         """Find out which documents had better share a run, and let them."""
@@ -100,27 +112,24 @@ class Running:
         below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
         if self.settings.group_below is not None:
             below = self.settings.group_below
-        policy = self.scheduler.policy
-        self.scheduler.policy = replace(policy, group_below=below, group_saving=saving)
+        self.scheduler.adopt(batch_below=below, batch_saving=saving)
 
     def lend_cores(self) -> None:
-        """Let a long document that is alone use all lanes' cores.
+        """Let a long document that is alone use all cores.
 
-        The threads that help it are no more urgent than a long lane: they take their priority from
-        the calling thread, which is lowered and should have nothing else to do.
+        The threads that help it are no more urgent than a worker for long documents: they take
+        their priority from the calling thread, which is lowered and should have nothing else to do.
         """
-        policy, engine = self.scheduler.policy, self.deployment.engine
-        if policy.lanes < 2 or not policy.long_lanes:
+        policy, factory = self.scheduler.policy, self.deployment.factory
+        if factory is None or policy.lanes < 2 or not policy.long_lanes:
             return
         if policy.nice + policy.long_nice:
             lower_priority(policy.nice + policy.long_nice)
-        wide = engine.widened(policy.lanes)
-        if wide is None:
-            return
+        wide = factory.open(threads=policy.lanes, own_memory=False)
         ids = self.pipeline.reader.read(_LONG_CANARY, "truncate").ids
-        difference = difference_between(engine, wide, ids)
+        difference = difference_between(self.deployment.engine, wide, ids)
         if difference <= TOLERANCE:
-            self.scheduler.wide = wide
+            self.scheduler.adopt(all_cores=wide)
         else:
             wide.close()
             log.warning(
@@ -141,8 +150,9 @@ class Running:
 def load_deployment(settings: Settings) -> Deployment:
     """Open what the settings name; errors say what to change."""
     bundle = find_bundle(settings)
-    engine = choose_engine(settings, bundle)
-    return Deployment(describe(bundle, settings.precision), engine, load_tokenizer(bundle))
+    opened = choose_engine(settings, bundle)
+    model, tokenizer = describe(bundle, settings.precision), load_tokenizer(bundle)
+    return Deployment(model, opened.engine, tokenizer, opened.factory)
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:

@@ -8,8 +8,7 @@ from typing import cast
 from models.bundle import Bundle, Precision, find_bundles, load_bundle
 from models.errors import ConfigError
 from models.mechanisms import ATTENTIONS
-from service.engines import open_engine
-from service.engines.base import Engine
+from service.engines import Opened, open_with_factory
 from service.settings import Settings
 
 
@@ -29,9 +28,9 @@ def find_bundle(settings: Settings) -> Bundle:
     return load_bundle(_sibling(bundle, settings.attention))
 
 
-def choose_engine(settings: Settings, bundle: Bundle) -> Engine:
-    """The engine that the settings name."""
-    return open_engine(
+def choose_engine(settings: Settings, bundle: Bundle) -> Opened:
+    """The engine that the settings name, and what opens further ones."""
+    return open_with_factory(
         bundle,
         engine=settings.engine,
         device=settings.device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,12 +14,12 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from models.bundle import Bundle, Graph
+from models.bundle import ROOT, Bundle, Graph, load_bundle
 from models.config import ModelConfig
 from models.errors import BundleError, ConfigError, EngineError, ShapeError
-from service.engines import open_engine
+from service.engines import open_engine, open_with_factory
 from service.engines.base import Engine, Ids, check_batch
-from service.engines.ort import OnnxRuntimeEngine, run_bound
+from service.engines.ort import FAULTS, OnnxRuntimeEngine, fault_of_run, run_bound
 from tests.support.small_bundle import shared_bundle
 
 CONFIG = ModelConfig(
@@ -187,7 +188,7 @@ import sys
 import numpy as np
 import psutil
 from models.bundle import load_bundle
-from service.engines import open_engine
+from service.engines import open_engine, open_with_factory
 bundle = load_bundle(sys.argv[1])
 import onnxruntime
 threads = psutil.Process().num_threads()
@@ -212,3 +213,90 @@ def test_a_graph_without_a_file_is_no_choice(bundle: Bundle) -> None:
     bare = replace(bundle, manifest=bundle.manifest.model_copy(update={"graphs": {"fp32": graph}}))
     with pytest.raises(EngineError, match="too slow"):
         open_engine(bare, engine="onnxruntime")
+
+
+def test_every_exception_of_onnx_runtime_is_mapped() -> None:
+    library = vars(onnxruntime.capi.onnxruntime_pybind11_state).values()
+    raised = {each for each in library if isinstance(each, type) and issubclass(each, Exception)}
+    assert len(raised) >= 15
+    assert raised == set(FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : std::bad_alloc", MemoryError),
+        ("bfc_arena.cc:358 Failed to allocate memory for requested buffer of size 1", MemoryError),
+        ("CUDA out of memory", MemoryError),
+        ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions", EngineError),
+    ],
+)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_run_says_whether_memory_was_missing(
+    fault: type[Exception], message: str, kind: type[Exception]
+) -> None:
+    assert isinstance(fault_of_run(fault(message)), kind)
+
+
+def test_a_graph_that_fails_while_it_runs_is_an_error_of_the_engine(bundle: Bundle) -> None:
+    """Through the library itself: its own words, mapped."""
+    config = replace(bundle.manifest.config, vocab_size=10_000)  # ids pass that the graph has not
+    engine = OnnxRuntimeEngine(
+        bundle.file("model.onnx"), config, device="cpu", precision="fp32", threads=1, reason="-"
+    )
+    with pytest.raises(EngineError, match=r"could not run a batch: .*indices"):
+        engine.run(np.array([[9_999]]), np.array([1]))
+
+
+def test_memory_that_the_system_refuses_is_a_memory_error(bundle: Bundle) -> None:
+    """In a process with little address space: the library's own failure to allocate, mapped."""
+    script = """
+import resource, sys
+import numpy as np
+from models.bundle import load_bundle
+from service.engines import open_engine
+engine = open_engine(load_bundle(sys.argv[1]), device="cpu", engine=sys.argv[2])
+engine.run(np.zeros((1, 8), np.int64), np.array([8]))
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), -1))
+try:
+    engine.run(np.zeros((256, 4096), np.int64), np.full(256, 4096))
+except MemoryError:
+    engine.run(np.zeros((1, 8), np.int64), np.array([8]))
+    print("refused, and goes on")
+"""
+    for name in ("onnxruntime", "torch"):
+        command = [sys.executable, "-c", script, str(bundle.path), name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stdout == "refused, and goes on\n", done.stderr[-2000:]
+
+
+def test_engines_of_one_factory_answer_alike_and_outlive_each_other(bundle: Bundle) -> None:
+    opened = open_with_factory(bundle, engine="onnxruntime", device="cpu")
+    assert opened.factory is not None
+    other = opened.factory.open(threads=1, own_memory=True)
+    assert other.info == opened.engine.info
+    batch = documents(bundle, 67, 31)
+    np.testing.assert_array_equal(other.run(*batch).logits, opened.engine.run(*batch).logits)
+    opened.engine.close()
+    other.run(*batch)
+    other.close()
+
+
+@pytest.mark.parametrize("own_memory", [False, True])
+def test_onnx_runtime_gives_back_what_a_long_document_needed(own_memory: bool) -> None:
+    bundle = load_bundle(ROOT / "elife-nystromformer")
+    opened = open_with_factory(bundle, engine="onnxruntime", device="cpu")
+    assert opened.factory is not None
+    used = opened.factory.open(threads=1, own_memory=own_memory)
+    ids, lengths = documents(bundle, 16_384)
+    before = used.run(ids, lengths).logits
+    held = resident_bytes()
+    used.run(np.zeros((1, 1), np.int64), np.ones(1, np.int64), release_memory=True)
+    assert held - resident_bytes() > 50 << 20
+    np.testing.assert_array_equal(used.run(ids, lengths, release_memory=True).logits, before)
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,7 @@
-"""A scheduler for tests, and pieces for an engine that only takes as long as it is told."""
+"""A scheduler for tests: its state alone, or with threads, a fake engine and a virtual clock."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,44 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from service.clock import Clock, VirtualClock
 from service.engines.base import Floats
 from service.engines.fake import FakeEngine
 from service.scheduling.cost import CostModel
+from service.scheduling.decide import next_batch
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Piece, Ticket
+from service.scheduling.queue import Job, Piece, Ticket
 from service.scheduling.scheduler import Run, Scheduler
+from service.scheduling.state import State
 
 SECONDS_A_TOKEN = 1e-3
-ONE_LANE = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
+ONE_WORKER = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
 
 
-class GatedEngine(FakeEngine):
-    """Holds every run until the test opens the gate."""
-
-    def __init__(self) -> None:
-        super().__init__(seconds=self._wait)
-        self.gate = threading.Event()
-
-    def _wait(self, _batch: int, _n: int) -> float:
-        assert self.gate.wait(10)
-        return 0.0
+def cost_model() -> CostModel:
+    """A millisecond for each token."""
+    return CostModel([(1000, 1000 * SECONDS_A_TOKEN)])
 
 
-@contextmanager
-def running(
-    engine: FakeEngine,
-    policy: Policy,
-    observe: Callable[[Run], None] = lambda _: None,
-) -> Iterator[Scheduler]:
-    """A scheduler that is closed whatever happens."""
-    cost = CostModel([(1000, 1000 * SECONDS_A_TOKEN)])
-    scheduler = Scheduler(engine, cost, policy, work_clock=time.perf_counter, observe=observe)
-    try:
-        yield scheduler
-    finally:
-        if isinstance(engine, GatedEngine):
-            engine.gate.set()
-        scheduler.close()
+def state_of(policy: Policy = ONE_WORKER) -> State:
+    """The state of a scheduler that has no threads."""
+    return State(policy, cost_model())
 
 
 def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float = 0.0) -> Piece:
@@ -66,17 +49,85 @@ def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float
     )
 
 
-def finish_in_order(engine: GatedEngine, scheduler: Scheduler, waiting: list[Piece]) -> list[int]:
-    """Occupy the lane for long, queue the pieces, let go; the lengths in the order they ran."""
+def lengths_in_order(state: State, waiting: list[Job], worker: int = 0) -> list[list[int]]:
+    """Occupy a worker, queue jobs, let it run them all; the lengths of each batch."""
     first = piece(900)
-    scheduler.submit(first)
-    wait_until(lambda: len(engine.runs) == 1)
+    state.add(first)
+    one = state.workers[worker]
+    batch = next_batch(state, one, 0.0)
+    assert batch is not None
+    state.start(one, batch, 0.0)
     for job in waiting:
-        scheduler.submit(job)
-    engine.gate.set()
-    for job in waiting:
-        job.future.result(10)
-    return [run[0] for run in engine.runs[1:]]
+        state.add(job)
+    batches: list[list[int]] = []
+    while True:
+        assert one.batch is not None
+        state.finish(one, one.batch.jobs)
+        batch = next_batch(state, one, 0.0)
+        if batch is None:
+            return batches
+        state.start(one, batch, 0.0)
+        batches.append([job.tokens for job in batch.jobs])
+
+
+class Running:
+    """A scheduler with threads whose time only the test moves."""
+
+    def __init__(self, engine: FakeEngine, scheduler: Scheduler, clock: VirtualClock) -> None:
+        self.engine, self.scheduler, self.clock = engine, scheduler, clock
+        self.workers = scheduler.policy.lanes + scheduler.policy.long_lanes
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until every worker runs something or waits for work."""
+        self.clock.settle(self.workers)
+
+    def submit(self, *jobs: Job) -> None:
+        """Queue jobs, one at a time, and let the workers react to each."""
+        for job in jobs:
+            self.scheduler.submit(job)
+            self.settle()
+
+    def advance(self, seconds: float) -> None:
+        """Move the time on, from event to event."""
+        end = self.clock.now() + seconds
+        while (event := self.clock.next_event()) is not None and event <= end:
+            self.clock.advance(event - self.clock.now())
+            self.settle()
+        self.clock.advance(end - self.clock.now())
+        self.settle()
+
+    def finish(self, *jobs: Job) -> None:
+        """Move the time on until these jobs are done."""
+        while not all(job.future.done() for job in jobs):
+            event = self.clock.next_event()
+            assert event is not None, "nothing is under way, and jobs still wait"
+            self.clock.advance(event - self.clock.now())
+            self.settle()
+
+
+@contextmanager
+def running(
+    policy: Policy = ONE_WORKER,
+    observe: Callable[[Run], None] = lambda _: None,
+    engine: Callable[[Clock], FakeEngine] | None = None,
+) -> Iterator[Running]:
+    """A scheduler whose runs take a millisecond a token of virtual time; closed at the end."""
+    clock = VirtualClock()
+    made = engine(clock) if engine else timed_engine(clock)
+    scheduler = Scheduler(
+        made, cost_model(), policy, clock=clock, work_clock=clock.now, observe=observe
+    )
+    try:
+        yield Running(made, scheduler, clock)
+    finally:
+        clock.stop()
+        assert scheduler.close(10)
+
+
+def timed_engine(clock: Clock) -> FakeEngine:
+    """An engine that takes a millisecond for each token of the longest document."""
+    return FakeEngine(seconds=lambda _batch, n: n * SECONDS_A_TOKEN, clock=clock)
 
 
 def wait_until(true: Callable[[], bool]) -> None:

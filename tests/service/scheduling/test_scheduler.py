@@ -1,348 +1,234 @@
-"""The scheduler, with an engine that only takes as long as it is told."""
+"""The scheduler's threads, with a fake engine on a virtual clock: no test here waits for time."""
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
-import time
 from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from service.engines.base import Floats
 from service.engines.fake import FakeEngine
 from service.scheduling.cores import own_cores
 from service.scheduling.queue import Step, Ticket
 from service.scheduling.scheduler import Done
-from tests.support.scheduled import (
-    ONE_LANE,
-    SECONDS_A_TOKEN,
-    GatedEngine,
-    finish_in_order,
-    piece,
-    running,
-    wait_until,
-)
+from service.scheduling.workers import Run
+from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, piece, running
+
+BATCHING = replace(ONE_WORKER, group_below=200, group_saving=4.1 * SECONDS_A_TOKEN)
+TWO_CORES = replace(ONE_WORKER, lanes=2, long_lanes=2, long_work=0.5)
 
 
-def test_a_piece_gets_its_own_answer() -> None:
-    with running(FakeEngine(), ONE_LANE) as scheduler:
-        job = piece(7)
-        scheduler.submit(job)
-        done: Done = job.future.result(10)
-    alone = FakeEngine().run(np.arange(7)[None], np.array([7])).logits[0]
-    np.testing.assert_array_equal(done.value[0], alone)
-    assert done.queued >= 0
-    assert done.ran >= 0
+def alone(tokens: int) -> Floats:
+    logits: Floats = FakeEngine().run(np.arange(tokens)[None], np.array([tokens])).logits
+    return logits[0]
 
 
-def test_shortest_goes_first() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        order = finish_in_order(engine, scheduler, [piece(n) for n in (300, 20, 100, 50)])
-    assert order == [20, 50, 100, 300]
+def test_a_piece_gets_its_own_answer_and_its_times() -> None:
+    with running() as test:
+        first, second = piece(700), piece(300)
+        test.submit(first, second)
+        test.finish(first, second)
+        done: Done = second.future.result()
+    np.testing.assert_array_equal(done.value[0], alone(300))
+    assert done.queued == pytest.approx(0.7)
+    assert done.ran == pytest.approx(0.3)
 
 
-def test_nobody_passes_while_all_is_soon_done() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(5))
-        wait_until(lambda: len(engine.runs) == 1)
-        jobs = [piece(n) for n in (40, 10, 30)]
-        for job in jobs:
-            scheduler.submit(job)
-        engine.gate.set()
-        for job in jobs:
-            job.future.result(10)
-    assert engine.runs[1:] == [[40], [10], [30]]
-
-
-def test_an_old_long_job_is_overtaken_only_for_a_while() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, overtake=10.0)
-    old = piece(300, arrival=0.0)  # 0.3 of the usual length: passed by what arrives within 3 s
-    soon, late = piece(20, arrival=2.0), piece(10, arrival=4.0)
-    with running(engine, policy) as scheduler:
-        order = finish_in_order(engine, scheduler, [late, old, soon])
-    assert order == [20, 300, 10]
-
-
-def test_a_list_queues_behind_itself() -> None:
-    engine = GatedEngine()
-    documents = [piece(40 + i, ahead=0.04 * i) for i in range(4)]
-    single = piece(100)
-    with running(engine, replace(ONE_LANE, overtake=4.0, list_delay=4.0)) as scheduler:
-        order = finish_in_order(engine, scheduler, [*documents, single])
-    assert order == [40, 41, 100, 42, 43]
-
-
-def test_documents_above_the_usual_length_pass_one_another_no_more() -> None:
-    """Of the first 48, seven in ten have up to 34 tokens: what is longer keeps its order then."""
-    engine = GatedEngine()
-    engine.gate.set()
-    with running(engine, replace(ONE_LANE, overtake=1000.0)) as scheduler:
-        for n in range(48):
-            first = piece(n + 1)
-            scheduler.submit(first)
-            first.future.result(10)
-        engine.gate.clear()
-        engine.runs.clear()
-        order = finish_in_order(engine, scheduler, [piece(n) for n in (300, 20, 100, 10, 40)])
-    assert order == [10, 20, 300, 100, 40]
-
-
-def test_bulk_work_lets_interactive_work_pass() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, bulk_yield=5.0)
-    waiting = [piece(10, bulk=True), piece(200, arrival=1.0), piece(300, arrival=6.0)]
-    with running(engine, policy) as scheduler:
-        order = finish_in_order(engine, scheduler, waiting)
-    assert order == [200, 10, 300]
+def test_jobs_run_in_the_order_that_is_decided() -> None:
+    jobs = [piece(n) for n in (900, 300, 20, 100, 50)]
+    with running() as test:
+        test.submit(*jobs)
+        test.finish(*jobs)
+        assert test.engine.runs == [[900], [20], [50], [100], [300]]
 
 
 def test_long_documents_do_not_hold_up_short_ones() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        long_ones = [piece(2000), piece(2000)]
-        for job in long_ones:
-            scheduler.submit(job)
-        wait_until(lambda: len(engine.runs) == 1)
-        scheduler.submit(piece(10))
-        wait_until(lambda: [10] in engine.runs)
-        assert engine.runs == [[2000], [10]]
+    with running() as test:
+        test.submit(piece(2000), piece(2000), piece(10))
+        assert test.engine.runs == [[2000], [10]]
 
 
-@pytest.mark.parametrize(
-    ("bulk", "long_wait", "short_ones"), [(False, 0.0, 1), (True, 0.0, 2), (False, 60.0, 2)]
-)
-def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
-    bulk: bool, long_wait: float, short_ones: int
-) -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, lanes=2, long_work=0.02, long_wait=long_wait)
-    with running(engine, policy) as scheduler:
-        held_up = piece(20, arrival=time.monotonic(), bulk=bulk)
-        scheduler.submit(held_up)
-        wait_until(lambda: time.monotonic() > held_up.submitted + 0.05)
-        waiting = [piece(1), piece(2)]
-        for job in waiting:
-            scheduler.submit(job)
-        wait_until(lambda: len(engine.runs) >= 1 + short_ones)
-        time.sleep(0.05)
-        assert len(engine.runs) == 1 + short_ones
-        engine.gate.set()
-        for job in (held_up, *waiting):
-            job.future.result(10)
+def test_a_batch_member_gets_the_answer_it_gets_alone() -> None:
+    seen: list[Run] = []
+    jobs = [piece(150), piece(30), piece(31)]
+    with running(BATCHING, seen.append) as test:
+        test.submit(*jobs)
+        test.finish(*jobs)
+        assert test.engine.runs == [[150], [30, 31]]
+    assert [list(run.tokens) for run in seen] == [[150], [30, 31]]
+    for job in jobs:
+        np.testing.assert_allclose(job.future.result().value[0], alone(job.tokens), atol=1e-6)
 
 
-def test_work_goes_to_the_core_where_nothing_runs() -> None:
-    """Lanes 0 and 1 take short documents, 2 and 3 long ones; 0 and 2 share a core, 1 and 3."""
-    engine = GatedEngine()
-    cores = own_cores()
-    if len(cores) < 2:
-        pytest.skip("needs two cores")
-    policy = replace(ONE_LANE, lanes=2, long_lanes=2, long_work=0.02, cores=cores[:2])
-    with running(engine, policy) as scheduler:
-        for _ in range(3):  # whichever lane has waited longest
-            engine.gate.clear()
-            engine.runs.clear()
-            long_one, short_one = piece(20, arrival=time.monotonic()), piece(1)
-            scheduler.submit(long_one)
-            wait_until(lambda: len(engine.runs) == 1)
-            scheduler.submit(short_one)
-            wait_until(lambda: len(engine.runs) == 2)
-            assert scheduler.cores_at_work() == {cores[0]: 1, cores[1]: 1}
-            engine.gate.set()
-            for job in (long_one, short_one):
-                job.future.result(10)
-            wait_until(lambda: not any(scheduler.cores_at_work().values()))
-
-
-def test_a_step_is_not_passed() -> None:
-    engine = GatedEngine()
-    seen: list[str] = []
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(900))
-        wait_until(lambda: len(engine.runs) == 1)
-        medium, short = piece(500, arrival=1.0), piece(2, arrival=3.0)
-        for job, name in ((medium, "medium"), (short, "short")):
-            job.future.add_done_callback(lambda _, name=name: seen.append(name))  # type: ignore[misc]
-            scheduler.submit(job)
-        call = functools.partial(seen.append, "step")
-        scheduler.submit(Step(Ticket(2.0), 0.5, 0.0, call=call))
-        engine.gate.set()
-        wait_until(lambda: len(seen) == 3)
-    assert seen == ["step", "medium", "short"]
-
-
-def test_equal_documents_keep_their_order_whatever_is_predicted_of_them() -> None:
-    engine = GatedEngine()
-    order: list[float] = []
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(900))
-        wait_until(lambda: len(engine.runs) == 1)
-        jobs = [piece(100, arrival=float(n)) for n in range(3)]
-        for job, work in zip(jobs, (0.12, 0.1, 0.08), strict=True):
-            job.work = work
-            job.future.add_done_callback(lambda _, job=job: order.append(job.ticket.arrival))  # type: ignore[misc]
-            scheduler.submit(job)
-        engine.gate.set()
-        wait_until(lambda: len(order) == 3)
-    assert order == [0.0, 1.0, 2.0]
+def test_a_result_is_there_before_the_next_run_ends() -> None:
+    first, second = piece(10), piece(20)
+    with running() as test:
+        test.submit(first, second)
+        test.advance(0.01)
+        assert first.future.done()
+        assert not second.future.done()
 
 
 def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(1))
-        wait_until(lambda: len(engine.runs) == 1)
+    with running() as test:
         gone, stays = piece(50), piece(60)
-        scheduler.submit(gone)
-        scheduler.submit(stays)
-        before = scheduler.backlog
+        test.submit(piece(1), gone, stays)
+        before = test.scheduler.backlog
         assert gone.future.cancel()
-        assert scheduler.backlog == pytest.approx(before - 0.05)
-        engine.gate.set()
-        stays.future.result(10)
-    assert engine.runs == [[1], [60]]
+        assert test.scheduler.backlog == pytest.approx(before - 0.05)
+        test.finish(stays)
+        assert test.engine.runs == [[1], [60]]
 
 
-def test_callers_who_come_and_leave_do_not_fill_the_memory() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        scheduler.submit(piece(1))
-        wait_until(lambda: len(engine.runs) == 1)
-        for _ in range(1000):
-            job = piece(50)
-            scheduler.submit(job)
-            job.future.cancel()
-        assert len(scheduler._fast.queue) < 200
-        assert scheduler.depth == 1
-
-
-def test_a_failed_group_fails_each_of_its_waiters_and_the_lane_goes_on() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, group_below=200)
-    with running(engine, policy) as scheduler:
-        engine.fail = RuntimeError("the engine broke")
-        jobs = [piece(1), piece(30), piece(31)]
-        for job in jobs:
-            scheduler.submit(job)
-        engine.gate.set()
+def test_a_failed_batch_fails_each_of_its_waiters_and_the_worker_goes_on() -> None:
+    jobs = [piece(1), piece(30), piece(31)]
+    with running(BATCHING) as test:
+        test.engine.fail = RuntimeError("the engine broke")
+        test.submit(*jobs)
+        test.finish(*jobs)
         for job in jobs:
             with pytest.raises(RuntimeError, match="broke"):
-                job.future.result(10)
-        assert not scheduler.healthy()
-        engine.fail = None
+                job.future.result()
+        assert test.engine.runs == [[1], [30, 31]]
+        assert not test.scheduler.healthy()
+        test.engine.fail = None
         after = piece(5)
-        scheduler.submit(after)
-        after.future.result(10)
-        assert scheduler.healthy()
-        wait_until(lambda: scheduler.backlog == 0.0)
+        test.submit(after)
+        test.finish(after)
+        assert test.scheduler.healthy()
+        assert (test.scheduler.backlog, test.scheduler.tokens_running) == (0.0, 0)
 
 
-def test_a_step_runs_on_a_lane_and_its_error_reaches_the_waiter() -> None:
-    with running(FakeEngine(), ONE_LANE) as scheduler:
-        good = Step(Ticket(0.0), 0.01, 0.0, call=lambda: threading.current_thread().name)
-        bad = Step(Ticket(0.0), 0.01, 0.0, call=lambda: 1 // 0)
-        for step in (good, bad):
-            scheduler.submit(step)
-        assert good.future.result(10).value.startswith("lane-")
+def test_a_call_runs_on_a_worker_and_its_error_reaches_the_waiter() -> None:
+    good = Step(Ticket(0.0), 0.01, 0.0, call=lambda: threading.current_thread().name)
+    bad = Step(Ticket(0.0), 0.01, 0.0, call=lambda: 1 // 0)
+    with running() as test:
+        test.submit(good, bad)
+        assert good.future.result().value == "worker-0"
         with pytest.raises(ZeroDivisionError):
-            bad.future.result(10)
+            bad.future.result()
 
 
-def test_steps_of_long_documents_run_on_fast_lanes() -> None:
-    with running(FakeEngine(), ONE_LANE) as scheduler:
-        step = Step(Ticket(0.0), 50.0, 0.0, call=lambda: threading.current_thread().name)
-        scheduler.submit(step)
-        assert step.future.result(10).value == "lane-0"
+def test_calls_for_long_documents_run_on_workers_for_short_ones() -> None:
+    step = Step(Ticket(0.0), 50.0, 0.0, call=lambda: threading.current_thread().name)
+    with running() as test:
+        test.submit(step)
+        assert step.future.result().value == "worker-0"
 
 
-def test_a_step_that_gives_a_piece_is_answered_by_the_piece() -> None:
-    with running(FakeEngine(), ONE_LANE) as scheduler:
-        step = Step(Ticket(0.0), 0.01, 0.0, call=lambda: piece(7))
-        scheduler.submit(step)
-        done: Done = step.future.result(10)
-        alone = FakeEngine().run(np.arange(7)[None], np.array([7])).logits[0]
-        np.testing.assert_array_equal(done.value[0], alone)
-        wait_until(lambda: scheduler.depth == 0)
+def test_a_call_that_gives_a_piece_is_answered_by_the_piece() -> None:
+    step = Step(Ticket(0.0), 0.01, 0.0, call=lambda: piece(7))
+    with running() as test:
+        test.submit(step)
+        test.finish(step)
+        np.testing.assert_array_equal(step.future.result().value[0], alone(7))
+        assert test.scheduler.depth == 0
 
 
-def test_a_piece_that_follows_a_step_can_still_be_dropped() -> None:
-    engine = GatedEngine()
-    with running(engine, replace(ONE_LANE, lanes=2, tokens_running=100)) as scheduler:
+def test_a_piece_that_follows_a_call_can_still_be_dropped() -> None:
+    with running(replace(ONE_WORKER, lanes=2, tokens_running=100)) as test:
         occupying = piece(100)  # all the tokens that may run
-        scheduler.submit(occupying)
-        wait_until(lambda: engine.runs == [[100]])
         step = Step(Ticket(0.0), 0.001, 0.0, call=lambda: piece(50))
-        scheduler.submit(step)
-        wait_until(lambda: scheduler.backlog == pytest.approx(0.15))
+        test.submit(occupying, step)
+        assert test.scheduler.backlog == pytest.approx(0.15)
         assert step.future.cancel()
-        wait_until(lambda: scheduler.backlog == pytest.approx(0.1))
-        engine.gate.set()
-        occupying.future.result(10)
-    assert engine.runs == [[100]]
+        assert test.scheduler.backlog == pytest.approx(0.1)
+        test.finish(occupying)
+        assert test.engine.runs == [[100]]
 
 
-def test_tokens_in_flight_are_bounded() -> None:
-    engine = GatedEngine()
-    policy = replace(ONE_LANE, lanes=4, tokens_running=250)
-    with running(engine, policy) as scheduler:
-        jobs = [piece(100) for _ in range(4)]
-        for job in jobs:
-            scheduler.submit(job)
-        wait_until(lambda: len(engine.runs) == 2)
-        time.sleep(0.05)
-        assert engine.runs == [[100], [100]]
-        engine.gate.set()
-        for job in jobs:
-            job.future.result(10)
-        assert len(engine.runs) == 4
+def test_workers_that_waited_for_room_go_on_when_there_is_some() -> None:
+    jobs = [piece(100) for _ in range(4)]
+    with running(replace(ONE_WORKER, lanes=4, tokens_running=250)) as test:
+        test.submit(*jobs)
+        assert test.engine.runs == [[100], [100]]
+        test.advance(0.1)
+        assert test.engine.runs == [[100]] * 4
 
 
-def test_one_document_over_the_token_bound_still_runs() -> None:
-    with running(FakeEngine(), replace(ONE_LANE, tokens_running=10)) as scheduler:
-        job = piece(100)
-        scheduler.submit(job)
-        job.future.result(10)
+def test_a_core_left_to_a_long_document_is_taken_back_at_its_end() -> None:
+    with running(replace(TWO_CORES, long_lanes=1, long_wait=0.3)) as test:
+        test.submit(piece(600), piece(600))  # the second from 0.6 to 1.2
+        test.advance(0.95)
+        test.submit(piece(400), piece(190))
+        assert test.engine.runs == [[600], [600], [400]]
+        test.advance(0.2)
+        assert test.engine.runs == [[600], [600], [400]]
+        test.advance(0.06)
+        assert test.engine.runs == [[600], [600], [400], [190]]
 
 
 @pytest.mark.skipif(not own_cores(), reason="the system does not tell which cores there are")
-def test_lanes_stay_on_their_cores() -> None:
+def test_workers_stay_on_their_cores() -> None:
     core = own_cores()[-1]
-    with running(FakeEngine(), replace(ONE_LANE, cores=(core,))) as scheduler:
-        step = Step(
-            Ticket(0.0), 0.01, 0.0, call=lambda: os.sched_getaffinity(threading.get_native_id())
-        )
-        scheduler.submit(step)
-        assert step.future.result(10).value == {core}
+    step = Step(
+        Ticket(0.0), 0.01, 0.0, call=lambda: os.sched_getaffinity(threading.get_native_id())
+    )
+    with running(replace(ONE_WORKER, cores=(core,))) as test:
+        test.submit(step)
+        assert step.future.result().value == {core}
 
 
 def test_closing_drops_what_waits_and_finishes_what_runs() -> None:
-    engine = GatedEngine()
-    with running(engine, ONE_LANE) as scheduler:
-        runs, waits = piece(1), piece(2)
-        scheduler.submit(runs)
-        wait_until(lambda: len(engine.runs) == 1)
-        scheduler.submit(waits)
-        threading.Timer(0.05, engine.gate.set).start()
-        scheduler.close()
-        assert runs.future.result(0) is not None
+    runs, waits, late = piece(10), piece(20), piece(30)
+    with running() as test:
+        test.submit(runs, waits)
+        assert not test.scheduler.close(0.01)
         with pytest.raises(CancelledError):
             waits.future.result(0)
-        assert not scheduler.healthy()
-        late = piece(3)
-        scheduler.submit(late)
+        assert not runs.future.done()
+        test.clock.advance(1.0)
+        assert test.scheduler.close(10)
+        assert runs.future.result(0) is not None
+        assert not test.scheduler.healthy()
+        test.scheduler.submit(late)
         assert late.future.cancelled()
 
 
-def test_the_border_between_short_and_long_is_a_length_whatever_is_predicted() -> None:
-    with running(FakeEngine(), ONE_LANE) as scheduler:  # long from 1,000 tokens
-        for _ in range(300):
-            scheduler.cost.observe(1000, 3 * 1000 * SECONDS_A_TOKEN)
-        assert scheduler.cost.seconds(999) > 2 * ONE_LANE.long_work
-        assert not scheduler.admission.is_long(scheduler.cost.seconds(999))
-        assert scheduler.admission.is_long(scheduler.cost.seconds(1001))
+# What it takes up after the start.
+
+
+def test_batches_of_a_length_found_out_later() -> None:
+    jobs = [piece(150), piece(30), piece(31)]
+    with running(replace(BATCHING, group_below=0)) as test:
+        test.scheduler.adopt(batch_below=200, batch_saving=BATCHING.group_saving)
+        test.submit(*jobs)
+        test.finish(*jobs)
+        assert test.engine.runs == [[150], [30, 31]]
+        assert test.scheduler.policy.group_below == 200
+
+
+def test_each_core_has_an_engine_that_its_two_workers_share() -> None:
+    with running(TWO_CORES) as test:
+        other = FakeEngine(seconds=test.engine.seconds, clock=test.clock)
+        test.scheduler.adopt(engines=[other])
+        assert test.scheduler.engines == {test.engine, other}
+        jobs = [piece(tokens) for tokens in (600, 610, 10, 11)]
+        test.submit(*jobs)
+        for engine in (test.engine, other):
+            assert sorted(length // 100 for (length,) in engine.runs) == [0, 6]
+        test.finish(*jobs)
+
+
+def test_a_long_document_that_is_alone_gets_all_cores() -> None:
+    seen: list[Run] = []
+    with running(TWO_CORES, seen.append) as test:
+        wide = FakeEngine(threads=2, clock=test.clock)
+        test.scheduler.adopt(all_cores=wide)
+        assert test.scheduler.lent_threads == 2
+        before = test.scheduler.cost.coefficients
+        for _ in range(150):
+            job = piece(600)
+            test.submit(job)
+            assert job.future.done()
+        short = piece(10)
+        test.submit(short)
+        test.finish(short)
+        assert wide.runs == [[600]] * 150
+        assert test.engine.runs == [[10]]
+        assert test.scheduler.cost.coefficients == before  # which is of a single core
+    assert [run.lent for run in seen] == [True] * 150 + [False]

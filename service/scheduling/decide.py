@@ -1,0 +1,118 @@
+"""Every decision of the scheduler, as functions of its state and the time: nothing is changed here.
+
+A worker asks `next_batch` whenever it has nothing to run. Work goes to the core where least is
+running (`worker_to_wake`); when a short document needs a long one's core, the operating system
+takes it away at once, because workers for long documents have a lower thread priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.scheduling.queue import Job, Piece
+from service.scheduling.state import Batch, PriorityClass, State, WorkerState
+
+_SCAN = 64  # waiting jobs that are considered for a batch
+_SHORT_QUEUE = 0.1  # seconds of work a worker below which jobs run in order of arrival
+_BRIEF = 0.25  # share of a document's work: what else runs and ends within it does not count
+
+
+def next_batch(state: State, worker: WorkerState, now: float) -> Batch | None:
+    """What a worker should run now; None when it should wait."""
+    if leaves_its_core(state, worker, now):
+        return None
+    head = next_job(worker.serves)
+    if head is None or not has_room(state, head):
+        return None
+    jobs = batch_with(state, worker.serves, head)
+    return Batch(jobs, lends_all_cores(state, worker, jobs, now))
+
+
+def worker_to_wake(state: State, serves: PriorityClass) -> WorkerState | None:
+    """The worker that a new job should go to: of those that wait, on the core with least to do."""
+    waiting = [worker for worker in state.workers if worker.serves is serves and worker.waiting]
+    return min(waiting, key=lambda worker: state.running_on[worker.core], default=None)
+
+
+def next_job(serves: PriorityClass) -> Job | None:
+    """The job of a class to run next: in order of arrival while the queue is short.
+
+    In a short queue nothing is gained by passing, and a job that is passed waits twice as long.
+    """
+    return serves.queue.head(in_order=serves.backlog <= _SHORT_QUEUE * serves.workers)
+
+
+def has_room(state: State, job: Job) -> bool:
+    """Whether the memory of the runs under way leaves room for one more; one alone always runs."""
+    running = state.tokens_running
+    return running == 0 or running + job.tokens <= state.policy.tokens_running
+
+
+def batch_with(state: State, serves: PriorityClass, head: Job) -> tuple[Job, ...]:
+    """The job with those of about its length that had better share its run.
+
+    No more than this worker's share of those that wait: the others want work, too.
+    """
+    policy = state.policy
+    if not isinstance(head, Piece) or head.tokens > policy.group_below or len(serves.queue) == 1:
+        return (head,)
+    candidates = [
+        job
+        for job in serves.queue.first(_SCAN)
+        if isinstance(job, Piece)
+        and job is not head
+        and job.tokens <= policy.group_below
+        and job.contributions == head.contributions
+    ]
+    most = min(policy.group_size, -(-(1 + len(candidates)) // policy.lanes))
+    batch: list[Job] = [head]
+    longest = head.tokens
+    for job in candidates:
+        if len(batch) >= most:
+            break
+        longest_with = max(longest, job.tokens)
+        fits = longest_with * (len(batch) + 1) <= policy.group_tokens
+        if fits and batching_pays(state, [*batch, job]):
+            batch.append(job)
+            longest = longest_with
+    return tuple(batch)
+
+
+def batching_pays(state: State, batch: Sequence[Job]) -> bool:
+    """Whether sharing a run saves at least twice what padding costs."""
+    longest = state.cost.seconds(max(job.tokens for job in batch))
+    padding = sum(longest - state.cost.seconds(job.tokens) for job in batch)
+    return 2 * padding <= state.policy.group_saving * (len(batch) - 1)
+
+
+def leaves_its_core(state: State, worker: WorkerState, now: float) -> bool:
+    """Whether a worker for short documents leaves its core to a long one held up for too long.
+
+    Half of those workers do, unless short documents have to wait as long themselves.
+    """
+    policy, short, oldest = state.policy, state.short, state.long.oldest
+    if oldest is None or worker.serves is not short:
+        return False
+    if not any(other.core == worker.core for other in _running(state, state.long)):
+        return False
+    if 2 * len(_running(state, short)) < policy.lanes:
+        return False
+    held_up = now - oldest.ticket.arrival - oldest.work - oldest.ahead
+    return held_up > max(policy.long_wait, short.backlog / policy.lanes)
+
+
+def lends_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now: float) -> bool:
+    """Whether a long document may use every core: it is alone, or is about to be."""
+    long, short = state.long, state.short
+    if not state.lends_cores or worker.serves is not long:
+        return False
+    brief = _BRIEF * jobs[0].work
+    others = _running(state, long)
+    lasting = sum(other.until > now + brief for other in _running(state, short))
+    alone = len(long.queue) == len(jobs) and all(other.until <= now + brief for other in others)
+    idle = short.backlog <= brief * state.policy.lanes
+    return alone and idle and 2 * (1 + lasting) <= state.policy.lanes
+
+
+def _running(state: State, serves: PriorityClass) -> list[WorkerState]:
+    return [worker for worker in state.workers if worker.serves is serves and worker.batch]

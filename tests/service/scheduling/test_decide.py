@@ -1,0 +1,238 @@
+"""Each decision, from a state that the test sets up: no threads, no time that passes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from service.scheduling.decide import next_batch, worker_to_wake
+from service.scheduling.queue import Job
+from service.scheduling.state import Batch, State, WorkerState
+from tests.support.scheduled import (
+    ONE_WORKER,
+    SECONDS_A_TOKEN,
+    lengths_in_order,
+    piece,
+    state_of,
+)
+
+BATCHING = replace(ONE_WORKER, group_below=200, group_saving=4.1 * SECONDS_A_TOKEN)
+TWO_CORES = replace(ONE_WORKER, lanes=2, long_lanes=2, cores=(4, 7), long_work=0.5)
+
+
+def start(state: State, worker: WorkerState, now: float = 0.0) -> list[int] | None:
+    """Start what is decided on; the lengths."""
+    batch = next_batch(state, worker, now)
+    if batch is None:
+        return None
+    state.start(worker, batch, now)
+    return [job.tokens for job in batch.jobs]
+
+
+def run_alone(state: State, worker: WorkerState, job: Job) -> None:
+    state.add(job)
+    state.start(worker, Batch((job,)), 0.0)
+
+
+def test_shortest_goes_first_in_a_long_queue() -> None:
+    waiting: list[Job] = [piece(n) for n in (300, 20, 100, 50)]
+    assert lengths_in_order(state_of(), waiting) == [[20], [50], [100], [300]]
+
+
+def test_nobody_passes_while_all_is_soon_done() -> None:
+    state = state_of()
+    for n in (40, 10, 30):
+        state.add(piece(n))
+    (worker, _) = state.workers
+    order = []
+    while (lengths := start(state, worker)) is not None:
+        order.append(lengths)
+        assert worker.batch is not None
+        state.finish(worker, worker.batch.jobs)
+    assert order == [[40], [10], [30]]
+
+
+def test_each_worker_serves_its_class() -> None:
+    state = state_of()
+    short, long = state.workers
+    for n in (2000, 1500, 10):
+        state.add(piece(n))
+    assert start(state, short) == [10]
+    assert start(state, long) == [2000]
+    assert start(state, short) is None
+
+
+def test_a_decision_changes_nothing() -> None:
+    state = state_of(BATCHING)
+    for n in (30, 31, 700):
+        state.add(piece(n))
+    first = next_batch(state, state.workers[0], 0.0)
+    assert first == next_batch(state, state.workers[0], 0.0)
+    assert (state.tokens_running, state.depth) == (0, 3)
+
+
+def test_tokens_of_all_runs_are_bounded() -> None:
+    state = state_of(replace(ONE_WORKER, lanes=4, tokens_running=250))
+    for _ in range(4):
+        state.add(piece(100))
+    started = [start(state, worker) for worker in state.workers[:4]]
+    assert started == [[100], [100], None, None]
+    assert state.workers[0].batch is not None
+    state.finish(state.workers[0], state.workers[0].batch.jobs)
+    assert start(state, state.workers[3]) == [100]
+
+
+def test_one_document_over_the_token_bound_still_runs() -> None:
+    state = state_of(replace(ONE_WORKER, tokens_running=10))
+    state.add(piece(100))
+    assert start(state, state.workers[0]) == [100]
+
+
+# Batches.
+
+
+def test_batches_hold_nearly_equal_lengths_within_their_budget() -> None:
+    policy = replace(BATCHING, group_size=3, group_tokens=310)
+    waiting: list[Job] = [piece(n) for n in (100, 101, 102, 103, 30, 31, 250, 180, 178)]
+    batches = lengths_in_order(state_of(policy), waiting)
+    assert batches[0] == [30, 31]
+    assert len(batches[1]) == 3
+    assert sorted(batches[1] + batches[2]) == [100, 101, 102, 103]
+    assert batches[3:] == [[178], [180], [250]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "batches"),
+    [
+        ([50, 52], [[50, 52]]),  # half of what sharing saves goes into padding
+        ([50, 53], [[50], [53]]),
+        ([50, 52, 54], [[50, 52], [54]]),  # the third would lengthen both others
+        ([50, 54, 54], [[50], [54, 54]]),
+        ([50, 51, 52, 53], [[50, 51, 52, 53]]),
+    ],
+)
+def test_padding_costs_at_most_half_of_what_sharing_saves(
+    lengths: list[int], batches: list[list[int]]
+) -> None:
+    assert lengths_in_order(state_of(BATCHING), [piece(n) for n in lengths]) == batches
+
+
+def test_documents_that_want_contributions_share_with_their_like() -> None:
+    waiting = [piece(30) for _ in range(4)]
+    waiting[1].contributions = waiting[3].contributions = True
+    state = state_of(BATCHING)
+    for job in waiting:
+        state.add(job)
+    batch = next_batch(state, state.workers[0], 0.0)
+    assert batch is not None
+    assert batch.jobs == (waiting[0], waiting[2])
+
+
+def test_a_batch_leaves_the_other_workers_their_share() -> None:
+    state = state_of(replace(BATCHING, lanes=2))
+    for _ in range(5):
+        state.add(piece(30))
+    assert start(state, state.workers[0]) == [30, 30, 30]
+    assert start(state, state.workers[1]) == [30]
+
+
+# Where work goes.
+
+
+def test_work_goes_to_the_core_with_least_to_do() -> None:
+    state = state_of(TWO_CORES)
+    first, second, long_first, long_second = state.workers
+    assert [worker.core for worker in state.workers] == [4, 7, 4, 7]
+    for worker in state.workers:
+        worker.waiting = True
+    run_alone(state, long_first, piece(600))
+    assert worker_to_wake(state, state.short) is second
+    run_alone(state, second, piece(10))
+    run_alone(state, long_second, piece(600))
+    assert worker_to_wake(state, state.short) is first
+    first.waiting = False
+    second.waiting = False
+    assert worker_to_wake(state, state.short) is None
+
+
+@pytest.mark.parametrize(
+    ("bulk", "now", "short_waiting", "leaves"),
+    [
+        (False, 1.0, 10, True),
+        (False, 0.7, 10, False),  # held up for less than long_wait
+        (True, 1.0, 10, False),  # nobody waits for it
+        (False, 1.0, 2000, False),  # short ones wait as long
+    ],
+)
+def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
+    bulk: bool, now: float, short_waiting: int, leaves: bool
+) -> None:
+    state = state_of(replace(TWO_CORES, long_wait=0.3))
+    first, second, long_first, _ = state.workers
+    run_alone(state, long_first, piece(600, bulk=bulk))
+    run_alone(state, second, piece(5))
+    for _ in range(10):
+        state.add(piece(short_waiting // 10))
+    assert (next_batch(state, first, now) is None) == leaves
+    assert second.batch is not None
+    state.finish(second, second.batch.jobs)
+    assert next_batch(state, second, now) is not None  # on the other core
+
+
+# Idle cores lent to a long document.
+
+
+def lent(state: State, tokens: int = 600) -> bool:
+    state.lends_cores = True
+    state.add(piece(tokens))
+    batch = next_batch(state, state.workers[2], 0.0)
+    assert batch is not None
+    return batch.all_cores
+
+
+def test_a_long_document_that_is_alone_gets_all_cores() -> None:
+    assert lent(state_of(TWO_CORES))
+
+
+def test_no_core_is_lent_without_an_engine_for_it() -> None:
+    state = state_of(TWO_CORES)
+    state.add(piece(600))
+    batch = next_batch(state, state.workers[2], 0.0)
+    assert batch is not None
+    assert not batch.all_cores
+
+
+@pytest.mark.parametrize(("worker", "tokens"), [(3, 700), (0, 200)])
+def test_a_long_document_in_company_keeps_to_its_core(worker: int, tokens: int) -> None:
+    state = state_of(TWO_CORES)
+    run_alone(state, state.workers[worker], piece(tokens))
+    assert not lent(state)
+
+
+def test_what_is_soon_alone_counts_as_alone() -> None:
+    state = state_of(TWO_CORES)
+    run_alone(state, state.workers[0], piece(10))  # over within a quarter of the long one's work
+    assert lent(state)
+
+
+def test_no_core_is_lent_while_short_documents_queue() -> None:
+    state = state_of(TWO_CORES)
+    for _ in range(40):  # each soon over, all together not within a quarter of its work
+        state.add(piece(10))
+    assert not lent(state)
+
+
+def test_deciding_takes_a_few_microseconds() -> None:
+    """Median of many, with 200 documents waiting: the lock is held for so long."""
+    state = state_of(replace(BATCHING, group_size=8))
+    for n in range(200):
+        state.add(piece(201 + 7 * n % 400))
+    worker = state.workers[0]
+    seconds = []
+    for _ in range(500):
+        started = time.perf_counter()
+        next_batch(state, worker, 0.0)
+        seconds.append(time.perf_counter() - started)
+    assert sorted(seconds)[len(seconds) // 2] < 200e-6  # 20 on an idle machine
