@@ -312,9 +312,9 @@ def test_a_failing_engine_is_not_ready_and_recovers() -> None:
 class LeakyEngine(FakeEngine):
     """An engine whose answers depend on the padding."""
 
-    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
+    def run(self, ids: Ids, lengths: Ids, **options: bool) -> Output:
         """Add something that grows with the padded length."""
-        output = super().run(ids, lengths, contributions=contributions)
+        output = super().run(ids, lengths, **options)
         skew = output.logits.copy()
         skew[:, 0] += 0.01 * ids.shape[1]
         return Output(skew, output.contributions)

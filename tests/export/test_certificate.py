@@ -39,8 +39,8 @@ class WrongFrom(FakeEngine):
         self.error = error
         self.company = company
 
-    def run(self, ids: Ids, lengths: Ids, *, contributions: bool = False) -> Output:
-        output = super().run(ids, lengths, contributions=contributions)
+    def run(self, ids: Ids, lengths: Ids, **options: bool) -> Output:
+        output = super().run(ids, lengths, **options)
         wrong = self.error if ids.shape[1] >= self.length else 0.0
         wrong += self.company * (len(ids) > 1)
         shift = np.array([wrong, 0], np.float32)

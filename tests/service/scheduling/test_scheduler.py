@@ -23,8 +23,8 @@ TWO_CORES = replace(ONE_WORKER, lanes=2, long_lanes=2, long_work=0.5)
 
 
 def alone(tokens: int) -> Floats:
-    logits: Floats = FakeEngine().run(np.arange(tokens)[None], np.array([tokens])).logits
-    return logits[0]
+    logits: Floats = FakeEngine().run(np.arange(tokens)[None], np.array([tokens])).logits[0]
+    return logits
 
 
 def test_a_piece_gets_its_own_answer_and_its_times() -> None:
