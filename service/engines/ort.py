@@ -105,7 +105,7 @@ class OnnxRuntimeFactory:
     """Opens sessions of one graph on one device."""
 
     graph: Path
-    config: ModelConfig
+    config: NetworkConfig
     device: str
     precision: str
     reason: str
