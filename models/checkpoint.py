@@ -38,16 +38,19 @@ def write_checkpoint(
     tokenizer: str,
     card: str,
     pictures: Mapping[str, bytes] | None = None,
+    notices: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write a checkpoint beside its place, then move it there, replacing an earlier one.
 
     `write_weights` is given the path to write; `tokenizer` is the text of tokenizer.json;
-    `pictures` holds PNG files by name.
+    `pictures` holds PNG files by name, `notices` the licence texts of what it was made from.
     """
     with staged_folder(folder, marker=CHECKPOINT) as staged:
         write_weights(staged / WEIGHTS)
         (staged / TOKENIZER).write_text(tokenizer, encoding="utf-8")
         (staged / CARD).write_text(card, encoding="utf-8")
+        for name, notice in (notices or {}).items():
+            (staged / name).write_bytes(notice)
         for name, picture in (pictures or {}).items():
             if not (is_plain_name(name) and name.endswith(".png")):
                 raise BundleError(f"{name!r} is not a plain name of a PNG file")

@@ -102,16 +102,18 @@ def behind_baseline(evaluation: dict[str, Any]) -> str:
 
 
 def _head(checkpoint: Checkpoint) -> str:
-    spec = ATTENTIONS[checkpoint.config.attention]
-    params = ", ".join(f"{k}={v}" for k, v in checkpoint.config.attention_params.items())
     config = checkpoint.config
+    params = ", ".join(f"{k}={v}" for k, v in config.attention_params.items())
+    attention = config.attention
+    if attention in ATTENTIONS:
+        attention = f"{ATTENTIONS[attention].title} ({ATTENTIONS[attention].paper})"
     return "\n".join(
         [
             f"# {checkpoint.name}",
             "",
             f"{checkpoint.task}",
             "",
-            f"- attention: {spec.title} ({spec.paper}){'; ' + params if params else ''}",
+            f"- attention: {attention}{'; ' + params if params else ''}",
             f"- network: {config.layers} layers, width {config.width}, hidden {config.hidden}, "
             f"{config.heads} heads, {checkpoint.training['parameters']:,} parameters",
             f"- vocabulary: {config.vocab_size:,} ({checkpoint.tokenizer})",
@@ -173,6 +175,9 @@ def _making(checkpoint: Checkpoint) -> str:
 
 def _limits(checkpoint: Checkpoint) -> str:
     notes = [behind_baseline(checkpoint.evaluation), *checkpoint.training.get("notes", [])]
+    origin = "trained from nothing"
+    if "from" in checkpoint.training:
+        origin = f"fine-tuned from {checkpoint.training['from']}"
     return "\n".join(
         [
             "## What to beware of",
@@ -181,7 +186,7 @@ def _limits(checkpoint: Checkpoint) -> str:
             *([""] if any(notes) else []),
             f"It knows the {len(checkpoint.labels)} labels above and gives every text one of "
             "them, also a text of another kind or language than those it was trained on. It was "
-            "trained from nothing on the documents named above and carries their slant.",
+            f"{origin} on the documents named above and carries their slant.",
             "",
         ]
     )

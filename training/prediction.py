@@ -31,6 +31,7 @@ class Predictor:
     max_tokens   the longest piece it reads at once
     begins       whether each entry of the vocabulary begins a word
     blank        whether each entry is white space only
+    overlap      tokens that neighbouring windows share
     """
 
     model: Network
@@ -38,6 +39,7 @@ class Predictor:
     max_tokens: int
     begins: NDArray[np.bool_]
     blank: NDArray[np.bool_]
+    overlap: int = OVERLAP
 
     def __call__(
         self, rows: Ints, read: int | None = None, progress: Callable[[int], object] | None = None
@@ -46,7 +48,7 @@ class Predictor:
         windows = [
             (position, start, end)
             for position, row in enumerate(rows)
-            for start, end in self._windows(self.tokens.document(int(row), 0, read))
+            for start, end in self.windows(self.tokens.document(int(row), 0, read))
         ]
         sizes = np.array([end - start for _, start, end in windows])
         sums = np.zeros((len(rows), self.model.config.num_labels))
@@ -66,12 +68,13 @@ class Predictor:
         position, start, end = window
         return self.tokens.document(int(rows[position]), start, end)
 
-    def _windows(self, ids: Ints) -> list[tuple[int, int]]:
+    def windows(self, ids: Ints) -> list[tuple[int, int]]:
+        """Where a document is cut: one window if it fits."""
         if len(ids) <= self.max_tokens:
             return [(0, len(ids))]
         starts = self.begins[ids]
         starts[1:] |= self.blank[ids[:-1]]
-        return cut_windows(starts, self.max_tokens, min(OVERLAP, self.max_tokens // 2))
+        return cut_windows(starts, self.max_tokens, min(self.overlap, self.max_tokens // 2))
 
 
 def infer(model: Network, ids: Tensor, lengths: Tensor) -> Floats:
@@ -83,7 +86,11 @@ def infer(model: Network, ids: Tensor, lengths: Tensor) -> Floats:
 
 
 def predictor_for(
-    model: Network, tokens: Tokens, vocabulary: Vocabulary, max_tokens: int
+    model: Network,
+    tokens: Tokens,
+    vocabulary: Vocabulary,
+    max_tokens: int,
+    overlap: int = OVERLAP,
 ) -> Predictor:
     """A predictor in evaluation mode, with word beginnings from the vocabulary."""
     begins = np.ones(vocabulary.size, dtype=np.bool_)
@@ -92,7 +99,7 @@ def predictor_for(
         for token, index in vocabulary.tokenizer.get_vocab().items():
             begins[index] = token[0] in "ĠĊĉč"  # a space, line feed, tab or return
             blank[index] = all(character in "ĠĊĉč" for character in token)
-    return Predictor(model.eval(), tokens, max_tokens, begins, blank)
+    return Predictor(model.eval(), tokens, max_tokens, begins, blank, overlap)
 
 
 def cut_windows(starts: NDArray[np.bool_], limit: int, overlap: int) -> list[tuple[int, int]]:

@@ -23,26 +23,47 @@ from training.tokenizing import Tokens, Vocabulary, make_vocabulary, tokenize
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What the attentions share: data, tokens, baseline and the bag that training starts from."""
+class Data:
+    """Documents, their tokens, and what a linear classifier makes of them."""
 
     corpus: Corpus
     vocabulary: Vocabulary
     tokens: Tokens
     baseline: Baseline
+
+
+@dataclass(frozen=True)
+class Prepared(Data):
+    """What the attentions share: the data, and the bag that training starts from."""
+
     config: ModelConfig
     aims: Array
     bag: Bag
+
+
+def read_data(corpus: Corpus, vocabulary: Vocabulary, seed: int, cache: Cache, say: Log) -> Data:
+    """Tokens and baseline of a corpus, for a tokenizer that there is already."""
+    describe(corpus, say)
+    tokens = tokenize(corpus, vocabulary, cache)
+    say(f"{vocabulary.size} tokens in the vocabulary, {int(tokens.lengths.sum()):,} in the data")
+    baseline = make_baseline(corpus, seed, cache)
+    say(f"baseline on test: accuracy {baseline.record['accuracy']:.4f}")
+    return Data(corpus, vocabulary, tokens, baseline)
+
+
+def describe(corpus: Corpus, say: Log) -> None:
+    """Say what was read."""
+    counts = ", ".join(f"{len(corpus.rows(s))} {s}" for s in SPLITS)
+    say(f"{len(corpus.labels)} labels; documents: {counts}")
+    for note in corpus.notes:
+        say(f"WARNING: {note}")
 
 
 def prepare(plan: Plan, say: Log) -> Prepared:
     """The stages before the network: each is cached by the digest of what it is made from."""
     recipe, cache = plan.recipe, Cache(plan.cache)
     corpus = read_corpus(plan.data)
-    counts = ", ".join(f"{len(corpus.rows(s))} {s}" for s in SPLITS)
-    say(f"{len(corpus.labels)} labels; documents: {counts}")
-    for note in corpus.notes:
-        say(f"WARNING: {note}")
+    describe(corpus, say)
     vocabulary = make_vocabulary(corpus, recipe.vocabulary, plan.tokenizer, cache)
     labels = len(corpus.labels)
     directions = min(1 if labels == 2 else labels, plan.network["width"])  # that tell labels apart

@@ -40,7 +40,7 @@ def train(plan: Plan) -> Checkpoint | None:
     state = work / "state.safetensors"
     if (plan.output / CHECKPOINT).is_file() and plan.resume:
         return None
-    _can_write(plan, state)
+    can_write(plan.output, state, resume=plan.resume)
     torch.set_num_threads(plan.threads)
     torch.use_deterministic_algorithms(True, warn_only=plan.device != "cpu")
     say = Log()
@@ -69,7 +69,8 @@ def train(plan: Plan) -> Checkpoint | None:
     loop.save()
     _take_over(model, trained)
     say(f"trained {progress.step} steps in {progress.seconds:.0f} s of processor time; evaluating")
-    evaluation = calibrate_and_test(model, prepared, plan, Cache(work))
+    predict = predictor_for(model, prepared.tokens, prepared.vocabulary, plan.max_tokens)
+    evaluation = calibrate_and_test(predict, prepared, plan.recipe.seed, Cache(work))
     checkpoint = Checkpoint(
         name=plan.name,
         task=plan.task,
@@ -94,13 +95,12 @@ def train(plan: Plan) -> Checkpoint | None:
     return checkpoint
 
 
-def _can_write(plan: Plan, state: Path) -> None:
+def can_write(target: Path, state: Path, *, resume: bool) -> None:
     """Refuse now what would be refused after hours."""
-    target = plan.output
     ours = target.is_dir() and ((target / CHECKPOINT).is_file() or not any(target.iterdir()))
     if target.exists() and not ours:
         raise RunError(f"{target} exists and is no checkpoint; name another --output")
-    if state.exists() and not plan.resume:
+    if state.exists() and not resume:
         raise RunError(f"{state.parent} holds an unfinished run; go on with --resume, or remove it")
     with storing(state):
         state.parent.mkdir(parents=True, exist_ok=True)

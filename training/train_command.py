@@ -14,6 +14,9 @@ from models.config import PRESETS
 from models.errors import ConfigError, EngineError
 from models.mechanisms import ATTENTIONS
 from training.data_options import HUB, DataOptions
+from training.finetuning.options import add_options, check_without_start, make_fine_plan
+from training.finetuning.recipe import FinePlan
+from training.finetuning.recipe import Recipe as FineRecipe
 from training.plan import Plan
 from training.recipe import Recipe
 
@@ -53,7 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--attention",
         choices=ATTENTIONS.names(),
         metavar="NAME",
-        help="see `longdoc attentions` (default: chosen by the lengths of the documents)",
+        help="see `longdoc attentions` (default: chosen by the lengths of the documents; with "
+        "--from, the encoder's own)",
     )
     parser.add_argument(
         "--param",
@@ -88,7 +92,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--last-crop", type=int, help="the same for the last quarter (default: twice --crop)"
     )
     parser.add_argument(
-        "--rate", type=float, default=recipe.rate, help="learning rate; lower for long documents"
+        "--rate",
+        type=float,
+        help="learning rate; lower for long documents (default: "
+        f"{recipe.rate:g}, with --from {FineRecipe().rate:g})",
     )
     parser.add_argument("--max-tokens", type=int, help="longest document read in one piece")
     parser.add_argument(
@@ -104,21 +111,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--resume", action="store_true", help="go on with a run that was killed")
+    add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, and print where the checkpoint is and how well it does."""
     # Imported here, so that --help works without the extra.
     from training.card import behind_baseline, headline  # noqa: PLC0415
+    from training.finetuning.run import fine_tune  # noqa: PLC0415
     from training.run import train  # noqa: PLC0415
 
-    if args.attention is None:
+    if args.attention is None and args.start is None:
         from training.choosing import choose_attention  # noqa: PLC0415
 
         args.attention, reason = choose_attention(data_options(args))
         print(f"attention: {args.attention}: {reason}", flush=True)
     plan = make_plan(args)
-    checkpoint = train(plan)
+    checkpoint = train(plan) if isinstance(plan, Plan) else fine_tune(plan)
     if checkpoint is None:
         print(f"{plan.output} is finished already")
         return 0
@@ -129,11 +138,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def make_plan(args: argparse.Namespace) -> Plan:
+def make_plan(args: argparse.Namespace) -> Plan | FinePlan:
     """The options, checked as far as that goes without the data."""
+    if args.start is None:
+        check_without_start(args)
     stem = re.split(r"[./]", args.data.rstrip("/").removeprefix(HUB).split("/")[-1].lower())[0]
     name = (
-        args.name or f"{re.sub(r'[^a-z0-9_-]+', '-', stem).strip('-') or 'data'}-{args.attention}"
+        args.name
+        or f"{re.sub(r'[^a-z0-9_-]+', '-', stem).strip('-') or 'data'}-"
+        f"{args.attention or args.start.name.lower()}"
     )
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -146,12 +159,23 @@ def make_plan(args: argparse.Namespace) -> Plan:
     if args.seed < 0:
         raise ConfigError(f"--seed must not be negative; got {args.seed}")
     params = dict(_parameter(text) for text in args.param)
+    task = args.task or f"Which of the labels of {stem} a text belongs to"
+    if args.start is not None:
+        return make_fine_plan(
+            args,
+            name=name,
+            task=task,
+            command=reproducing_command(args, name),
+            data=data_options(args),
+            params=params,
+            defaults=_defaults(),
+        )
     checked = ATTENTIONS[args.attention].validate(params)
     max_tokens = _max_tokens(args.attention, checked, args.max_tokens)
     output = args.output or Path("checkpoints") / name
     return Plan(
         name=name,
-        task=args.task or f"Which of the labels of {stem} a text belongs to",
+        task=task,
         command=reproducing_command(args, name),
         output=output,
         cache=args.cache or output.parent / ".cache",
@@ -170,7 +194,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
             budget=args.budget,
             crop=min(args.crop, max_tokens),
             last_crop=min(args.last_crop or 2 * args.crop, max_tokens),
-            rate=args.rate,
+            rate=args.rate or Recipe().rate,
             seed=args.seed,
         ),
         device=_device(args.device),
@@ -199,11 +223,13 @@ def reproducing_command(args: argparse.Namespace, name: str) -> str:
     """The command that trains this again, with files by their names alone."""
     parser = argparse.ArgumentParser()
     configure(parser)
-    words = ["longdoc", "train", _file_name(args.data), "--attention", args.attention]
+    words = ["longdoc", "train", _file_name(args.data)]
+    words += ["--from", args.start.name] if args.start else []
+    words += ["--attention", args.attention] if args.attention else []
     words += ["--name", name]
     for action in parser._actions:
         option = action.dest
-        if option in ("help", "data", "attention", "name", *_PLACES):
+        if option in ("help", "data", "attention", "start", "name", *_PLACES):
             continue
         value = getattr(args, option)
         if value in (None, False, []) or value == action.default:
@@ -216,6 +242,12 @@ def reproducing_command(args: argparse.Namespace, name: str) -> str:
         else:
             words += [flag, _file_name(str(value)) if option in _FILES else str(value)]
     return shlex.join(words)
+
+
+def _defaults() -> dict[str, Any]:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    return {action.dest: action.default for action in parser._actions}
 
 
 def _file_name(source: str) -> str:

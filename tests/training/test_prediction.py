@@ -65,7 +65,7 @@ def test_windows_are_those_of_the_service(
     reader = Reader(Tokenizer.from_str(vocabulary.text), LIMIT, OVERLAP)
     long = 0
     for index, text in enumerate(texts):
-        windows = predict._windows(predict.tokens.document(index))
+        windows = predict.windows(predict.tokens.document(index))
         assert windows == [(w.start, w.end) for w in reader.read(text).windows]
         long += len(windows) > 1
     assert long > 10
@@ -79,7 +79,7 @@ def test_a_document_is_the_mean_of_its_windows_by_their_tokens(
     found = predict(rows)
     for index in rows:
         ids = predict.tokens.document(int(index))
-        windows = predict._windows(ids)
+        windows = predict.windows(ids)
         parts = [
             infer(predict.model, torch.from_numpy(ids[None, a:b]), torch.tensor([b - a]))[0]
             for a, b in windows

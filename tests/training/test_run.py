@@ -34,7 +34,9 @@ def plan_for(folder: Path, name: str, *options: str) -> Plan:
     configure(parser)
     arguments = [str(data), "--attention", "linear", "--preset", "lra", "--vocabulary", "320"]
     arguments += ["--crop", "48", "--budget", "0.03", "--output", str(folder / name)]
-    return make_plan(parser.parse_args([*arguments, "--device", "cpu", *options]))
+    plan = make_plan(parser.parse_args([*arguments, "--device", "cpu", *options]))
+    assert isinstance(plan, Plan)
+    return plan
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,1 @@
+"""Fine-tuning of imported encoders: `longdoc train --from`."""
