@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboard.costs import Row, interpolate
+from dashboard.costs import Row
+from dashboard.reading import document_cost
 from dashboard.series import title
 
 
@@ -51,7 +52,8 @@ def accuracy_rows(
     """Accuracy beside latency in milliseconds at a length; `latencies` are by attention."""
     rows = []
     for classifier in classifiers:
-        latency = interpolate(latencies.get(classifier.attention, {}), length)
+        points = latencies.get(classifier.attention, {})
+        latency = document_cost(points, length, classifier.max_tokens) or None
         if classifier.accuracy is None:
             continue
         low, high = _interval(classifier.evaluation)

@@ -1,4 +1,4 @@
-"""The dashboard: `make dashboard`, or `streamlit run dashboard/app.py -- --store FILE`."""
+"""The dashboard's script, which `longdoc dashboard` gives to Streamlit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from benchmarks.store import LOCAL, SHIPPED
-from dashboard.views import accuracy, choose, cost, fidelity, live, loads, try_it
+from dashboard.views import accuracy, choose, cost, fidelity, glance, live, loads, try_it
 from models.bundle import ROOT
 
 _ICON = Path(__file__).with_name("icon.png")
@@ -24,8 +24,11 @@ def main() -> None:
     page = st.navigation(
         [
             st.Page(
-                cost.draw, title="Cost by length", icon=":material/show_chart:", url_path="cost",
+                glance.draw, title="At a glance", icon=":material/visibility:", url_path="glance",
                 default=True,
+            ),
+            st.Page(
+                cost.draw, title="Cost by length", icon=":material/show_chart:", url_path="cost"
             ),
             st.Page(choose.draw, title="Choose", icon=":material/checklist:", url_path="choose"),
             st.Page(

@@ -15,6 +15,9 @@ from dashboard.looks import MUTED, Look
 Row = dict[str, Any]
 
 HEIGHT = 420
+_LEAST_TICKS = 3
+#: Round numbers of a decade, from few to many.
+_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(n / 10 for n in range(10, 100)))
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,19 @@ def log_axis(field: str, name: str, values: Iterable[float | None], form: str = 
 
 
 def log_ticks(values: Iterable[float | None]) -> list[float]:
-    """Round numbers in the range of the values: powers of ten, and 2 and 5 where there is room."""
+    """At least three round numbers about the values: powers of ten where those are enough."""
     positive = [value for value in values if value is not None and value > 0]
     if not positive:
         return [1.0]
     low, high = min(positive), max(positive)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1, 2, 5) if last - first <= 3 else (1,)
-    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    return [tick for tick in ticks if low * 0.8 <= tick <= high * 1.25]
+    ticks: list[float] = []
+    for steps in _STEPS if last - first > 3 else _STEPS[1:]:
+        ticks = [step * 10.0**power for power in range(first - 1, last + 1) for step in steps]
+        ticks = [tick for tick in ticks if low * 0.8 <= tick <= high * 1.25]
+        if len(ticks) >= _LEAST_TICKS:
+            break
+    return ticks
 
 
 def finish(layers: Sequence[alt.Chart], title: str = "") -> alt.LayerChart:

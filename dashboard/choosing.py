@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from benchmarks.records import UNFUSED, Measurement, percentile
 from dashboard.accuracy import Classifier
-from dashboard.costs import ENGINE_TITLES, interpolate, lines
+from dashboard.costs import ENGINE_TITLES, Line, lines
+from dashboard.reading import describe_reading, document_cost, engine_memory, windows
 from dashboard.series import title
 
 #: Tokens per word of English text, about, for those who have texts and no counts.
@@ -35,14 +36,20 @@ class Candidate:
     attention: str
     engine: str
     precision: str
+    reading: str
     p95_ms: float
     memory_mb: float
     per_core: float
     documents_per_second: float
     accuracy: float | None
     bundle: str | None
-    fits: bool
+    misses: str
     beyond: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether it keeps all limits."""
+        return not self.misses
 
     @property
     def title(self) -> str:
@@ -72,6 +79,19 @@ def parse_lengths(text: str) -> list[int]:
     return [n for n in counts if n > 0][:MOST_LENGTHS]
 
 
+def lengths_of_files(files: Iterable[tuple[str, str]]) -> list[int]:
+    """Lengths from files by name and content: a text is one document, whatever its lines.
+
+    Files of numbers hold token counts; those that end in .csv, .tsv or .jsonl a document per line.
+    """
+    lengths: list[int] = []
+    for name, text in files:
+        in_lines = name.lower().endswith((".csv", ".tsv", ".jsonl", ".ndjson"))
+        numbers = not re.search(r"[^\d\s,;.]", text)
+        lengths += parse_lengths(text if in_lines or numbers else " ".join(text.split()))
+    return lengths[:MOST_LENGTHS]
+
+
 def from_percentiles(p50: int, p95: int, longest: int) -> list[int]:
     """A hundred lengths with these percentiles, evenly spread in proportion between them."""
     points = [
@@ -88,15 +108,22 @@ def from_percentiles(p50: int, p95: int, longest: int) -> list[int]:
 
 
 def rank(
-    measurements: Iterable[Measurement], wanted: Wanted, classifiers: Mapping[str, Classifier]
+    measurements: Iterable[Measurement],
+    wanted: Wanted,
+    classifiers: Mapping[str, Classifier],
+    service_bytes: float = 0.0,
 ) -> list[Candidate]:
-    """All candidates: those that fit first, then the most accurate, then the fastest."""
+    """All candidates: those that fit first, then the most accurate, then the fastest.
+
+    `service_bytes` is what a service takes beside its networks.
+    """
     candidates = []
-    for (attention, engine, precision, batch), by_length in lines(measurements).items():
+    for line, by_length in lines(measurements).items():
+        attention, _, _, batch = line
         if batch != 1 or attention == UNFUSED or not wanted.lengths:
             continue
         classifier = classifiers.get(attention)
-        candidates.append(_judge(attention, engine, precision, by_length, wanted, classifier))
+        candidates.append(_judge(line, by_length, wanted, classifier, service_bytes))
     return sorted(
         candidates,
         key=lambda c: (not c.fits, -round(c.accuracy or 0, 2), -c.documents_per_second),
@@ -104,45 +131,44 @@ def rank(
 
 
 def _judge(
-    attention: str,
-    engine: str,
-    precision: str,
+    line: Line,
     by_length: Mapping[int, Measurement],
     wanted: Wanted,
     classifier: Classifier | None,
+    service_bytes: float,
 ) -> Candidate:
+    attention, engine, precision, _ = line
     limit = classifier.max_tokens if classifier else max(wanted.lengths)
     medians = {n: record.median for n, record in by_length.items()}
     high = {n: record.p95 for n, record in by_length.items()}
-    mean = sum(_seconds(medians, n, limit) for n in wanted.lengths) / len(wanted.lengths)
-    p95 = percentile([_seconds(high, n, limit) for n in wanted.lengths], 95) * 1e3
-    peaks = {n: float(r.peak_bytes) for n, r in by_length.items() if r.peak_bytes}
-    longest = min(max(wanted.lengths), limit)
-    base = max((r.baseline_bytes or 0 for r in by_length.values()), default=0)
-    memory = (base + wanted.cores * (interpolate(peaks, longest) or 0.0)) / 1e6
-    fits = (wanted.latency_ms is None or p95 <= wanted.latency_ms) and (
-        wanted.memory_mb is None or memory <= wanted.memory_mb
-    )
+    mean = sum(document_cost(medians, n, limit) for n in wanted.lengths) / len(wanted.lengths)
+    p95 = percentile([document_cost(high, n, limit) for n in wanted.lengths], 95) * 1e3
+    _, piece = windows(max(wanted.lengths), limit)
+    memory = (service_bytes + engine_memory(by_length, piece, wanted.cores)) / 1e6
     return Candidate(
         attention=attention,
         engine=engine,
         precision=precision,
+        reading=describe_reading(max(wanted.lengths), limit),
         p95_ms=p95,
         memory_mb=memory,
         per_core=1 / mean,
         documents_per_second=wanted.cores / mean,
         accuracy=classifier.accuracy if classifier else None,
         bundle=classifier.name if classifier else None,
-        fits=fits,
-        beyond=longest > max(by_length),
+        misses=_misses(p95, memory, wanted),
+        beyond=piece > max(by_length),
     )
 
 
-def _seconds(points: Mapping[int, float], length: int, limit: int) -> float:
-    """Time of a document, read in windows when it is longer than the limit."""
-    windows, rest = divmod(length, limit)
-    whole = windows * (interpolate(points, limit) or 0.0) if windows else 0.0
-    return whole + ((interpolate(points, rest) or 0.0) if rest else 0.0)
+def _misses(p95_ms: float, memory_mb: float, wanted: Wanted) -> str:
+    """Which limits are missed, in words; nothing when all are kept."""
+    reasons = []
+    if wanted.latency_ms is not None and p95_ms > wanted.latency_ms:
+        reasons.append(f"{p95_ms / wanted.latency_ms:.1f} times too slow")
+    if wanted.memory_mb is not None and memory_mb > wanted.memory_mb:
+        reasons.append(f"{memory_mb - wanted.memory_mb:,.0f} MB too much")
+    return ", ".join(reasons)
 
 
 def explain(ranked: Sequence[Candidate], wanted: Wanted) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
+import pandas as pd
 import streamlit as st
 
 from benchmarks.records import Run
 from dashboard.chart_parts import Figure, to_png, without_legend
 from dashboard.costs import ENGINE_TITLES
 from dashboard.data import Results
-from dashboard.looks import legend_html
+from dashboard.looks import MUTED, legend_html
 
 Row = dict[str, Any]
 
@@ -68,19 +69,24 @@ def engine_title(engine: str, precision: str) -> str:
 
 
 def choose_one(
-    label: str, options: Sequence[str], key: str, names: Callable[[str], str] = str
+    label: str,
+    options: Sequence[str],
+    key: str,
+    names: Callable[[str], str] = str,
+    default: str | None = None,
 ) -> str:
-    """A choice among a few, kept in the address."""
+    """A choice among a few, kept in the address; the first unless told otherwise."""
+    default = default or options[0]
     chosen = st.segmented_control(
         label,
         options,
-        default=options[0],
+        default=default,
         required=True,
         format_func=names,
         key=key,
         bind="query-params",
     )
-    return chosen or options[0]
+    return chosen or default
 
 
 def show_figure(figure: Figure, name: str) -> None:
@@ -90,16 +96,29 @@ def show_figure(figure: Figure, name: str) -> None:
     download(figure.rows, name, figure.chart)
 
 
-def show_table(rows: Sequence[Row], name: str, **columns: Any) -> None:
+def show_table(rows: Sequence[Row], name: str, /, **columns: Any) -> None:
     """A table with its download."""
+    _draw_table(list(rows), name, columns)
+    download(rows, name)
+
+
+def show_ranked(rows: Sequence[Row], name: str, grey: Sequence[bool], /, **columns: Any) -> None:
+    """A table in which some rows are grey, since they are ruled out."""
+    frame = pd.DataFrame(list(rows))
+    styles = [[f"color: {MUTED}" if each else ""] * len(frame.columns) for each in grey]
+    colours = pd.DataFrame(styles, index=frame.index, columns=frame.columns)
+    _draw_table(frame.style.apply(lambda _: colours, axis=None), name, columns)
+    download(rows, name)
+
+
+def _draw_table(table: Any, name: str, columns: dict[str, Any]) -> None:
     st.dataframe(
-        list(rows),
+        table,
         hide_index=True,
         column_config=columns or None,
         placeholder="–",
         key=f"table-{name}",
     )
-    download(rows, name)
 
 
 def download(rows: Sequence[Row], name: str, chart: alt.LayerChart | None = None) -> None:

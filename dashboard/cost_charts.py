@@ -9,7 +9,7 @@ import altair as alt
 
 from dashboard.chart_parts import Figure, Row, data, finish, length_axis, log_axis, rule
 from dashboard.looks import Look, channels
-from dashboard.series import looks_of
+from dashboard.series import in_order, look
 
 METRICS = {
     "latency": "milliseconds per run",
@@ -33,7 +33,7 @@ def cost_chart(
 ) -> Figure:
     """One line per attention with its spread; rings where it overtakes fused softmax."""
     shown = [row for row in rows if row[metric] is not None and row[metric] > 0]
-    looks = looks_of(row["attention"] for row in shown)
+    looks = {row["title"]: look(row["attention"]) for row in _in_legend_order(shown)}
     how = channels("title:N", looks)
     spread = metric != "memory"
     ends = (f"{metric}_low", f"{metric}_high") if spread else (metric,)
@@ -52,6 +52,11 @@ def cost_chart(
     if metric == "latency":
         layers += _rings(crossings, how)
     return Figure(finish(layers, title), rows, looks)
+
+
+def _in_legend_order(rows: Sequence[Row]) -> list[Row]:
+    order = in_order(row["attention"] for row in rows)
+    return sorted(rows, key=lambda row: order.index(row["attention"]))
 
 
 def _rings(crossings: Sequence[Row], how: dict[str, Any]) -> list[alt.Chart]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import altair as alt
 
@@ -10,7 +10,7 @@ from benchmarks.records import LoadTest
 from dashboard.chart_parts import Figure, Row, data, finish, length_axis, log_axis
 from dashboard.load_charts import load_of, name_of, service_of, to_ms
 from dashboard.looks import channels
-from dashboard.series import looks_of, title
+from dashboard.series import in_order, look, title
 
 #: What can be shown against document length, by name on the page.
 BY_LENGTH = {
@@ -61,15 +61,21 @@ def length_sweeps(tests: Iterable[LoadTest]) -> dict[str, list[LoadTest]]:
     return named
 
 
-def against_length(tests: Sequence[LoadTest], metric: str) -> Figure:
-    """The service's memory, latency or throughput against length, a line for each attention."""
+def against_length(
+    tests: Sequence[LoadTest], metric: str, limits: Mapping[str, int] | None = None
+) -> Figure:
+    """The service's memory, latency or throughput against length, a line for each attention.
+
+    `limits` are the most tokens that a bundle reads at once: lines with longer documents say so.
+    """
     rows: list[Row] = []
+    named = {(test.attention or test.server): _title(test, tests, limits or {}) for test in tests}
     for test in tests:
         memory = test.service_memory_bytes
         rows.append(
             {
                 "attention": test.attention or test.server,
-                "title": title(test.attention or test.server),
+                "title": named[test.attention or test.server],
                 "service": service_of(test),
                 "length": test.length,
                 "load": load_of(test),
@@ -82,7 +88,8 @@ def against_length(tests: Sequence[LoadTest], metric: str) -> Figure:
             }
         )
     shown = [row for row in rows if row[metric]]
-    looks = looks_of(row["attention"] for row in shown)
+    order = in_order(row["attention"] for row in shown)
+    looks = {named[attention]: look(attention) for attention in order}
     how = channels("title:N", looks)
     base = alt.Chart(data(shown)).encode(
         x=length_axis(row["length"] for row in shown),
@@ -100,3 +107,11 @@ def against_length(tests: Sequence[LoadTest], metric: str) -> Figure:
     points = base.mark_point(size=60, filled=True, opacity=1)
     drawn = finish([lines, points.encode(shape=how["shape"], tooltip=tips)])
     return Figure(drawn, rows, looks)
+
+
+def _title(test: LoadTest, tests: Sequence[LoadTest], limits: Mapping[str, int]) -> str:
+    """What served; with how much it reads at once where that is less than the longest document."""
+    name = title(test.attention or test.server)
+    limit = limits.get(test.bundle.name) if test.bundle else None
+    longest = max(each.length or 0 for each in tests)
+    return f"{name}, windows of {limit:,}" if limit and limit < longest else name

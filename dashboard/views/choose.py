@@ -12,10 +12,12 @@ from dashboard.choosing import (
     Wanted,
     explain,
     from_percentiles,
+    lengths_of_files,
     parse_lengths,
     rank,
 )
 from dashboard.data import classifiers, results
+from dashboard.reading import held_against_load_tests, service_memory
 
 _UPLOAD_MB = 20
 
@@ -38,8 +40,12 @@ def draw() -> None:
     if not lengths:
         st.info("Give the lengths of some documents to see what suits them.")
         return
-    known = {c.attention: c for c in classifiers() if c.dataset == dataset}
-    ranked = rank(found.measurements[run.run], wanted, known)
+    every = classifiers()
+    known = {c.attention: c for c in every if c.dataset == dataset}
+    measurements = found.measurements[run.run]
+    limits = {c.name: c.max_tokens for c in every}
+    checks = held_against_load_tests(found.load_tests, measurements, limits)
+    ranked = rank(measurements, wanted, known, service_memory(checks))
     if not ranked:
         controls.empty("This run measured no single documents.", "longdoc bench --quick")
         return
@@ -76,28 +82,29 @@ def _ask_lengths() -> list[int]:
             max_chars=1_000_000,
             key="pasted",
         )
-        return _parsed(text)
-    file = st.file_uploader(
-        f"A file of token counts or of texts, one document per line ({words})",
+        return _described(parse_lengths(text))
+    files = st.file_uploader(
+        "Texts, each file a document; or token counts; or .csv and .jsonl with a document per "
+        f"line ({words})",
         max_upload_size=_UPLOAD_MB,
+        accept_multiple_files=True,
         key="file",
     )
-    if file is None:
-        return []
     try:
-        return _parsed(file.getvalue().decode())
+        uploaded = [(file.name, file.getvalue().decode()) for file in files]
     except UnicodeDecodeError:
-        st.error("This file is not text in UTF-8. Upload a text, CSV or JSON-lines file.")
+        st.error("A file is not text in UTF-8. Upload texts, CSV or JSON-lines files.")
         return []
+    return _described(lengths_of_files(uploaded))
 
 
-def _parsed(text: str) -> list[int]:
-    lengths = parse_lengths(text)
+def _described(lengths: list[int]) -> list[int]:
+    """The lengths again, after a line about them."""
     if lengths:
         middle = sorted(lengths)[len(lengths) // 2]
         st.caption(
-            f"{len(lengths):,} documents, {min(lengths):,} to {max(lengths):,} tokens, "
-            f"median {middle:,}."
+            f"{len(lengths):,} document{'s' * (len(lengths) > 1)}, {min(lengths):,} to "
+            f"{max(lengths):,} tokens, median {middle:,}."
         )
     return lengths
 
@@ -131,7 +138,8 @@ def _show_ranking(ranked: list[Candidate]) -> None:
         {
             "rank": place,
             "attention × engine": candidate.title,
-            "fits": candidate.fits,
+            "reads the longest": candidate.reading,
+            "ruled out by": candidate.misses or None,
             "p95 ms": candidate.p95_ms,
             "memory MB": candidate.memory_mb,
             "documents/s": candidate.documents_per_second,
@@ -141,9 +149,10 @@ def _show_ranking(ranked: list[Candidate]) -> None:
         for place, candidate in enumerate(ranked, 1)
     ]
     number = st.column_config.NumberColumn
-    controls.show_table(
+    controls.show_ranked(
         rows,
         "choices",
+        [not candidate.fits for candidate in ranked],
         **{
             "p95 ms": number("p95 ms", format="%.0f"),
             "memory MB": number("memory MB", format="%.0f"),
@@ -153,6 +162,7 @@ def _show_ranking(ranked: list[Candidate]) -> None:
         },
     )
     st.caption(
-        "p95 is over your documents, computed alone, without waiting for others. Memory is a "
-        "loaded service with one of your longest documents on every core."
+        "p95 is over your documents, computed alone, without waiting for others. Memory is that "
+        "of a whole service with one of your longest documents on every core, as load tests found "
+        "it ([how far off](glance))."
     )

@@ -10,8 +10,17 @@ from benchmarks.records import Measurement
 from dashboard import controls
 from dashboard.cost_charts import METRICS, cost_chart, gains_chart
 from dashboard.costs import cost_rows, crossovers, left_out, paper_gains
-from dashboard.data import results
+from dashboard.data import classifiers, results
+from dashboard.reading import in_windows
 from dashboard.series import in_order, title
+
+_DATASET = "elife"  # whose bundles read documents as the second choice has it
+_WHOLE = "whole"
+_READINGS = {
+    _WHOLE: "Every attention reads the whole document at once: the same work for all.",
+    "as bundles do": "As each bundle of eLife reads: longer documents than it takes at once in "
+    "windows, one after the other; the legend says of how many tokens.",
+}
 
 
 def draw() -> None:
@@ -33,15 +42,22 @@ def draw() -> None:
     if not chosen:
         st.info("Nothing is selected: choose an attention, an engine and a precision.")
         return
-    crossings = crossovers(chosen)
-    rows = cost_rows(chosen)
+    reading = controls.choose_one("Documents are read", list(_READINGS), "reading")
+    st.caption(_READINGS[reading])
+    rows, crossings = cost_rows(chosen), crossovers(chosen)
+    if reading != _WHOLE:
+        limits = {
+            each.attention: each.max_tokens for each in classifiers() if each.dataset == _DATASET
+        }
+        rows, crossings = in_windows(rows, limits), []
     for engine, precision in engines:
         mine = [r for r in rows if (r["engine"], r["precision"]) == (engine, precision)]
         rings = [c for c in crossings if (c["engine"], c["precision"]) == (engine, precision)]
         if mine:
             figure = cost_chart(mine, metric, rings, controls.engine_title(engine, precision))
             controls.show_figure(figure, f"{metric}-{engine}-{precision}")
-    _draw_crossovers(crossings)
+    if reading == _WHOLE:
+        _draw_crossovers(crossings)
     _draw_gains(measurements, engines[0])
     missing = left_out(measurements)
     if missing:

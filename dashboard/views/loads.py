@@ -6,7 +6,8 @@ import streamlit as st
 
 from benchmarks.records import LoadTest
 from dashboard import controls
-from dashboard.data import results
+from dashboard.comparison import grouped_rows, newest_first
+from dashboard.data import classifiers, results
 from dashboard.load_charts import (
     PERCENTILES,
     against_load,
@@ -17,10 +18,10 @@ from dashboard.load_charts import (
     name_of,
     over_time,
     service_of,
-    test_rows,
 )
 from dashboard.load_sweeps import BY_LENGTH, against_length, length_sweeps, peak_of, rate_sweeps
 
+_LEAST_POINTS = 3  # of a line that is drawn; fewer are a table
 _NAMES = {"memory": "Memory", "p50": "Median", "p99": "p99", "documents": "Documents/s"}
 
 
@@ -33,7 +34,7 @@ def draw() -> None:
     )
     found = results()
     controls.show_problems(found)
-    tests = sorted(found.load_tests, key=lambda test: test.created, reverse=True)
+    tests = newest_first(found.load_tests)
     if not tests:
         controls.empty("No load test has been run yet.", "longdoc loadtest --help")
         return
@@ -43,7 +44,7 @@ def draw() -> None:
     columns["memory MB"] = number("memory MB", format="%.0f")
     widths = {"when": 118, "service": 165, "documents": 100}
     words = {name: text(width=width) for name, width in widths.items()}
-    controls.show_table(test_rows(tests), "load-tests", **words, **columns)
+    controls.show_table(grouped_rows(tests), "load-tests", **words, **columns)
     if any(test.run in found.runs and found.runs[test.run].busy for test in tests):
         st.caption("Some of these ran while others kept the machine busy: compare them with "
                    "each other, not with another machine's.")  # fmt: skip
@@ -60,7 +61,12 @@ def _draw_lengths(tests: list[LoadTest]) -> None:
     chosen = st.selectbox("Sweep over lengths", list(groups), key="lengths", bind="query-params")
     metric = controls.choose_one("Show", list(BY_LENGTH), "figure", lambda name: _NAMES[name])
     sweep = groups[chosen or next(iter(groups))]
-    controls.show_figure(against_length(sweep, metric), "load-against-length")
+    limits = {each.name: each.max_tokens for each in classifiers()}
+    controls.show_figure(against_length(sweep, metric, limits), "load-against-length")
+    st.caption(
+        "Each service reads as its bundle does: what a legend gives in windows is not read whole, "
+        "as [cost by length](cost) has it."
+    )
 
 
 def _draw_sweep(tests: list[LoadTest]) -> None:
@@ -70,7 +76,10 @@ def _draw_sweep(tests: list[LoadTest]) -> None:
     st.subheader("Latency against offered load")
     chosen = st.selectbox("Sweep over rates", list(groups), key="sweep", bind="query-params")
     sweep = groups[chosen or next(iter(groups))]
-    controls.show_figure(against_load(sweep), "latency-by-load")
+    if len({test.offered_per_second for test in sweep}) < _LEAST_POINTS:
+        controls.show_table(grouped_rows(sweep), "latency-by-load")
+    else:
+        controls.show_figure(against_load(sweep), "latency-by-load")
     peak = peak_of(sweep)
     if peak:
         st.markdown(f"**{peak}**")
@@ -114,8 +123,8 @@ def _draw_comparison(tests: list[LoadTest]) -> None:
 
 
 def _beside_each_other(names: dict[str, LoadTest]) -> list[str]:
-    """The newest run, and the newest of another service under the same load; else the next one."""
+    """Our newest run, and the newest of another service under the same load, if there is one."""
     newest, *others = names.items()
     scenario, service = newest[1].scenario, service_of(newest[1])
     alike = [n for n, test in others if test.scenario == scenario and service_of(test) != service]
-    return [newest[0], *(alike or [name for name, _ in others])[:1]]
+    return [newest[0], *alike[:1]]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dashboard.accuracy import Classifier
-from dashboard.choosing import Wanted, explain, from_percentiles, parse_lengths, rank
+from dashboard.choosing import (
+    Wanted,
+    explain,
+    from_percentiles,
+    lengths_of_files,
+    parse_lengths,
+    rank,
+)
 from tests.support.results import a_measurement, measurements
 
 KNOWN = {
@@ -66,7 +73,9 @@ def test_documents_over_the_limit_are_read_in_windows() -> None:
     records = [a_measurement("linear", n, n / 1e5) for n in (1000, 10_000)]
     small = {"linear": Classifier("e-linear", "e", "linear", 1000, {})}
     (found,) = rank(records, Wanted([2500], None, None, 1), small)
-    assert found.per_core == pytest.approx(1 / (0.01 + 0.01 + 0.005))
+    # Four windows, which share 256 tokens: 2,500 and three times 256 tokens are read.
+    assert found.per_core == pytest.approx(1 / (4 * 817 / 1e5))
+    assert found.reading == "4 windows of 817 tokens"
 
 
 def test_what_misses_the_limits_comes_last_and_is_said() -> None:
@@ -78,3 +87,23 @@ def test_what_misses_the_limits_comes_last_and_is_said() -> None:
     assert "72.0%" in explain(ranked, wanted)
     none = Wanted([4096], 0.001, None, 2)
     assert explain(rank(measurements(), none, KNOWN), none).startswith("Nothing meets the limits")
+
+
+def test_a_text_is_one_document_whatever_its_lines() -> None:
+    essay = "A first line.\nA second line.\n\nAnd a third."
+    assert lengths_of_files([("essay.txt", essay)]) == [13]
+    assert lengths_of_files([("a.txt", essay), ("b.md", "one word")]) == [13, 3]
+    assert lengths_of_files([("counts.txt", "128\n256\n")]) == [128, 256]
+    assert lengths_of_files([("rows.csv", "one two\nthree four\n")]) == [3, 3]
+
+
+def test_what_rules_a_candidate_out_is_said() -> None:
+    ranked = rank(measurements(), Wanted([16_384], 100.0, 100.0, 2), KNOWN)
+    assert "times too slow" in ranked[-1].misses
+    assert any("MB too much" in candidate.misses for candidate in ranked)
+
+
+def test_a_service_needs_more_than_its_networks() -> None:
+    plain = rank(measurements(), Wanted([512], None, None, 2), KNOWN)[0]
+    whole = rank(measurements(), Wanted([512], None, None, 2), KNOWN, 9e7)[0]
+    assert whole.memory_mb == pytest.approx(plain.memory_mb + 90)

@@ -93,7 +93,7 @@ def test_every_page_is_drawn_without_faults(
             ".every(c => c.getBoundingClientRect().right <= window.innerWidth + 1)"
         )
         assert overflow, f"a chart of {name} is wider than the page"
-        if name in ("", "accuracy", "fidelity", "loads"):
+        if name in ("cost", "accuracy", "fidelity", "loads"):
             assert page.get_by_test_id("stVegaLiteChart").count() > 0, name
     context.close()
     assert faults.found == []
@@ -105,7 +105,7 @@ def test_selections_are_in_the_link_and_figures_can_be_downloaded(
 ) -> None:
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
     faults = Faults(page)
-    page.goto(site.address)
+    page.goto(f"{site.address}/cost")
     settle(page)
     page.get_by_role("radio", name="Throughput").click()
     page.wait_for_url(re.compile("show=Throughput"))

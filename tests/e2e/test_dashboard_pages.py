@@ -14,8 +14,8 @@ from benchmarks.store import Store
 from tests.support.results import fill, fill_bundles
 from tests.support.serving import TEXT, Served, serving
 
-VIEWS = ("cost", "choose", "accuracy", "fidelity", "loads", "live", "try_it")
-RESULT_VIEWS = ("cost", "choose", "accuracy", "loads")
+VIEWS = ("glance", "cost", "choose", "accuracy", "fidelity", "loads", "live", "try_it")
+RESULT_VIEWS = ("glance", "cost", "choose", "accuracy", "loads")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_filled_page_is_drawn(view: str, filled: tuple[Path, Path]) -> None:
     assert not test.error
     assert not test.warning
     assert test.get("download_button")
-    if view != "choose":
+    if view not in ("choose", "glance"):
         assert test.get("vega_lite_chart")
 
 

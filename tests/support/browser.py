@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
-PAGES = ("", "choose", "accuracy", "fidelity", "loads", "live", "try")
+PAGES = ("", "cost", "choose", "accuracy", "fidelity", "loads", "live", "try")
 _PATIENCE = 120_000  # milliseconds, for a machine on which everything runs at once
 _FLAGS = (
     "--no-sandbox",
