@@ -1,6 +1,7 @@
 """What can go wrong with a request, and what the caller is told.
 
 ServiceError              anything that has a status and a problem document
+├── MalformedRequest      400  not HTTP, or a field that stands once is given twice
 ├── MalformedBody         400  not JSON, not UTF-8, broken gzip
 ├── Unauthorized          401  API keys are configured; none or a wrong one came
 ├── UnknownPath           404  nothing is served there
@@ -11,9 +12,11 @@ ServiceError              anything that has a status and a problem document
 ├── InvalidRequest        422  a field is wrong, missing, unknown or given twice
 │   ├── EmptyText         422  nothing to classify
 │   └── TooManyTokens     422  over the model's limit, and `on_overflow` is "error"
+├── HeadTooLarge          431  the request's head is over the limit
 ├── Overloaded            429  the queue is full by predicted work; has Retry-After
 ├── InternalFault         500  a fault of ours
 ├── NotReady              503  the model is still being checked; has Retry-After
+├── TooManyConnections    503  there is no descriptor left for another; has Retry-After
 ├── OutOfMemory           503  a run needed more memory than there is; has Retry-After
 ├── Draining              503  the service is shutting down; has Retry-After
 └── DeadlinePassed        504  the caller's time is over; its queued work was dropped
@@ -56,6 +59,10 @@ class ServiceError(LongdocError):
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
         return headers
+
+
+class MalformedRequest(ServiceError):
+    """What came is not an HTTP request that has one meaning."""
 
 
 class MalformedBody(ServiceError):
@@ -117,6 +124,10 @@ class TooManyTokens(InvalidRequest):
     """Over the model's limit, and the caller asked for an error."""
 
 
+class HeadTooLarge(ServiceError):
+    """The request's head is over the limit."""
+
+
 class Overloaded(ServiceError):
     """The queue is full by predicted work."""
 
@@ -140,6 +151,15 @@ class NotReady(ServiceError):
     def __init__(self, detail: str, retry_after: float = 1.0) -> None:
         super().__init__(detail)
         self.retry_after = retry_after
+
+
+class TooManyConnections(ServiceError):
+    """The process can open no more descriptors."""
+
+    retry_after = 1.0
+
+    def __init__(self) -> None:
+        super().__init__("there are too many connections; try again, or keep fewer open")
 
 
 class OutOfMemory(ServiceError):
@@ -168,6 +188,7 @@ class DeadlinePassed(ServiceError):
 
 #: error: (status, the last part of `type`, title). Every error stands here.
 STATUSES: dict[type[ServiceError], tuple[int, str, str]] = {
+    MalformedRequest: (400, "malformed-request", "The request cannot be read"),
     MalformedBody: (400, "malformed-body", "The body cannot be read"),
     Unauthorized: (401, "unauthorized", "A valid API key is needed"),
     UnknownPath: (404, "unknown-path", "Nothing is served here"),
@@ -178,9 +199,11 @@ STATUSES: dict[type[ServiceError], tuple[int, str, str]] = {
     InvalidRequest: (422, "invalid-request", "The request is not valid"),
     EmptyText: (422, "empty-text", "There is no text to classify"),
     TooManyTokens: (422, "too-many-tokens", "The document is longer than the model reads"),
+    HeadTooLarge: (431, "head-too-large", "The request's head is over the limit"),
     Overloaded: (429, "overloaded", "The queue is full"),
     InternalFault: (500, "internal-fault", "A fault of the service"),
     NotReady: (503, "not-ready", "The service is not ready"),
+    TooManyConnections: (503, "too-many-connections", "There are too many connections"),
     OutOfMemory: (503, "out-of-memory", "There is not enough memory"),
     Draining: (503, "draining", "The service is shutting down"),
     DeadlinePassed: (504, "deadline-passed", "The deadline passed"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
+    Histogram,
     disable_created_metrics,
     generate_latest,
 )
@@ -16,13 +17,14 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from service.distributions import Distribution, Tally
 from service.engines.base import EngineInfo
 from service.output import dropped_lines
+from service.pipeline import Answer
 from service.scheduling.scheduler import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+_CLIENT_LEFT, _REFUSED = 499, 429
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TOKENS = (32, 128, 512, 2048, 8192, 32_768, 131_072)
 
@@ -41,24 +43,34 @@ class Metrics:
             ["route", "status"],
             registry=self.registry,
         )
-        self.request_seconds = Distribution(
+        self.request_seconds = Histogram(
             "longdoc_request_seconds",
             "Time from a request's first byte to its answer",
-            _SECONDS,
-            self.registry,
-            label="route",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self.registry,
         )
-        self._by_answer: dict[tuple[str, int], tuple[Counter, Tally]] = {}  # found before
-        self.tokenize_seconds = self._seconds("tokenize", "Time spent tokenizing a request's texts")
-        self.queue_seconds = self._seconds("queue", "Time a document's run waited for a lane")
-        self.infer_seconds = self._seconds("infer", "Time of one run of the engine")
+        self._by_answer: dict[tuple[str, int], tuple[Counter, Histogram]] = {}  # found before
+        self.tokenize_seconds = self._histogram(
+            "tokenize_seconds", "Time spent tokenizing a request's texts", _SECONDS
+        )
+        self.queue_seconds = self._histogram(
+            "queue_seconds", "Time a document's run waited for a worker", _SECONDS
+        )
+        self.infer_seconds = self._histogram(
+            "infer_seconds", "Time of one run of the engine", _SECONDS
+        )
         self.documents = self._counter("documents", "Documents answered")
         self.tokens = self._counter("tokens", "Tokens read")
-        self.document_tokens = Distribution(
-            "longdoc_document_tokens", "Tokens of a document", _TOKENS, self.registry
+        self.unread_tokens = self._counter(
+            "unread_tokens", "Tokens of truncated documents that were not read"
         )
-        self.batch_size = Distribution(
-            "longdoc_batch_size", "Documents in one run", (1, 2, 4, 8, 16, 32), self.registry
+        self.wasted_tokens = self._counter(
+            "wasted_tokens", "Tokens that were run although nobody waited for the answer any more"
+        )
+        self.document_tokens = self._histogram("document_tokens", "Tokens of a document", _TOKENS)
+        self.batch_size = self._histogram(
+            "batch_size", "Documents in one run", (1, 2, 4, 8, 16, 32)
         )
         self.lent = self._counter("lent_runs", "Runs of a long document on all idle cores")
         self.padding = self._counter("padding_tokens", "Tokens of padding that were run")
@@ -91,10 +103,31 @@ class Metrics:
         """Count one answered request."""
         counters = self._by_answer.get((route, status))
         if counters is None:
-            counters = self.requests.labels(route, str(status)), self.request_seconds.of(route)
+            counters = self.requests.labels(route, str(status)), self.request_seconds.labels(route)
             self._by_answer[route, status] = counters
         counters[0].inc()
         counters[1].observe(seconds)
+        if status == _REFUSED:
+            self.rejected.inc()
+        elif status == _CLIENT_LEFT:
+            self.disconnected.inc()
+
+    def count_answer(self, answer: Answer) -> int:
+        """Count the documents of an answer; return the tokens that were read."""
+        tokens = 0
+        for result in answer.results:
+            read = result.tokens
+            tokens += read.used
+            self.document_tokens.observe(read.total)
+            if read.truncated:
+                self.truncated.inc()
+                self.unread_tokens.inc(read.total - read.used)
+            if read.windows > 1:
+                self.windowed.inc()
+        self.documents.inc(len(answer.results))
+        self.tokens.inc(tokens)
+        self.tokenize_seconds.observe(answer.tokenize)
+        return tokens
 
     def observe_run(self, run: Run) -> None:
         """Count one run of the engine."""
@@ -111,8 +144,8 @@ class Metrics:
         """All of it in Prometheus's text format."""
         return generate_latest(self.registry)
 
-    def _seconds(self, name: str, meaning: str) -> Distribution:
-        return Distribution(f"longdoc_{name}_seconds", meaning, _SECONDS, self.registry)
+    def _histogram(self, name: str, meaning: str, bounds: Sequence[float]) -> Histogram:
+        return Histogram(f"longdoc_{name}", meaning, buckets=bounds, registry=self.registry)
 
     def _counter(self, name: str, meaning: str) -> Counter:
         return Counter(f"longdoc_{name}", meaning, registry=self.registry)
@@ -125,7 +158,7 @@ class _DroppedLines(Collector):
     """Read off when somebody asks: the lines are dropped where no application is known."""
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """What Prometheus is told."""
+        """The one sample."""
         yield CounterMetricFamily(
             "longdoc_dropped_log_lines",
             "Lines of output that nobody read or that could not be written",

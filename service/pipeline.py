@@ -1,57 +1,235 @@
-"""The walk of a document: read, run on the lanes, merge its windows, answer."""
+"""Classify texts: tokenize each, split it into windows, run them on the workers, merge.
+
+A `Document` goes through all of that on worker threads; the event loop only waits for its future.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import itertools
+import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
 from service.engines.base import Floats
-from service.errors import DeadlinePassed, InvalidRequest, Overloaded
-from service.http.schemas import Estimate, EstimateResponse, Result, Timings
-from service.scheduling.cost import CostModel
-from service.scheduling.queue import Job, Piece, Step, Ticket
+from service.errors import DeadlinePassed, Draining, InvalidRequest, Overloaded
+from service.scheduling.queue import Piece, Step, Ticket
 from service.scheduling.scheduler import Done, Scheduler
 from service.text.evidence import cut_passages, weigh
-from service.text.merge import Document, Options, Part, merge
-from service.text.tokenizer import Reader, Window
+from service.text.merge import Result, WindowOutput, merge
+from service.text.tokenizer import Overflow, Reader, Reading, Window
 
-_BULK_RETRY = 0.05  # seconds between a stream's looks at a full queue
-_AT_ONCE = 4  # texts or windows of one request that are queued at once, for each lane
+_AT_ONCE = 4  # texts of a request, and windows of a text, that are queued at once for each worker
 
-_T = TypeVar("_T")
+_Span = tuple[float, float]  # when something began and ended
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a request wants its texts classified."""
+
+    top_k: int | None = None
+    on_overflow: Overflow = "window"
+    evidence: int = 0
+    timeout: float = 30.0
+
+
+@dataclass(slots=True)
 class Answer:
-    """A request's results with what they took, in seconds."""
+    """A request's results, and where its time went, in seconds of wall-clock time.
+
+    infer     while at least one of its windows was running
+    tokenize  while at least one of its texts was being tokenized, and none of its windows ran
+    queue     the rest: waiting for workers
+    total     the sum of the three
+    """
 
     results: list[Result]
     tokenize: float
-    queue: float = 0.0
-    infer: float = 0.0
-    total: float = 0.0
-
-    def timings_ms(self) -> Timings:
-        """For the response."""
-        return Timings(
-            tokenize=round(self.tokenize * 1000, 3),
-            queue=round(self.queue * 1000, 3),
-            infer=round(self.infer * 1000, 3),
-            total=round(self.total * 1000, 3),
-        )
+    queue: float
+    infer: float
+    total: float
 
 
-@dataclass(frozen=True)
-class Begun:
-    """A text that is queued as one job, and its predicted work."""
+@dataclass(slots=True)
+class Estimate:
+    """What classifying one text would take."""
 
-    job: Job
-    work: float
+    tokens: int
+    windows: int
+    seconds: Annotated[float, Field(description="Predicted work of one core.")]
+    memory_bytes: Annotated[int, Field(description="Predicted memory of its longest run.")]
+
+
+@dataclass(slots=True)
+class Forecast:
+    """What a request would take if it came now."""
+
+    estimates: list[Estimate]
+    queue_seconds: Annotated[float, Field(description="Predicted wait before it starts.")]
+    latency_seconds: Annotated[float, Field(description="Predicted time until its answer.")]
+    would_be_admitted: bool
+
+
+class Document:
+    """One text of a request: read, its windows run, merged by the worker that ends the last one.
+
+    `future` gets its result; cancelling that drops all of it that does not run yet.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, text: str, options: Options, ticket: Ticket, ahead: float
+    ) -> None:
+        self.pipeline, self.text, self.options = pipeline, text, options
+        self.ticket, self.ahead = ticket, ahead
+        self.future: Future[Result] = Future()
+        self.reading: Reading | None = None
+        self.read_span: _Span = (0.0, 0.0)
+        self.run_spans: list[_Span] = []
+        self._passages: NDArray[np.int64] | None = None
+        self._lock = threading.Lock()
+        self._settled = False
+        self._waiting: deque[tuple[int, Window]] = deque()  # windows that are not queued yet
+        self._queued: dict[int, Future[Any]] = {}
+        self._outputs: list[WindowOutput | None] = []
+
+    def start(self, work: float) -> asyncio.Future[Result]:
+        """Have the text read, here if that is quicker than to hand it to a worker, and go on."""
+        self.future.add_done_callback(self._drop)
+        ended = asyncio.wrap_future(self.future)
+        reader = self.pipeline.reader
+        if self.options.evidence == 0 and reader.is_quick(self.text):
+            try:
+                self._read()
+            except Exception as error:  # whatever it was, the caller must know
+                self._fail(error)
+            return ended
+        step = Step(self.ticket, reader.seconds(self.text), self.ahead, self._read, work)
+        self._queued[-1] = step.future
+        self.pipeline.scheduler.submit(step)
+        step.future.add_done_callback(self._has_read)
+        return ended
+
+    def _read(self) -> None:
+        """Tokenize, find the passages when evidence is wanted, and queue the first windows."""
+        started = time.monotonic()
+        reader, text, with_evidence = self.pipeline.reader, self.text, self.options.evidence > 0
+        reading = reader.read(text, self.options.on_overflow, offsets=with_evidence)
+        if with_evidence:
+            self._passages = cut_passages(text)
+        self.reading, self.read_span = reading, (started, time.monotonic())
+        self._outputs = [None] * len(reading.windows)
+        self._waiting.extend(enumerate(reading.windows))
+        for _ in range(min(len(reading.windows), self.pipeline.at_once)):
+            self._queue_next(reading)
+
+    def _has_read(self, step: Future[Any]) -> None:
+        if step.cancelled():  # the scheduler is closed
+            self.future.cancel()
+        elif (error := step.exception()) is not None:
+            self._fail(error)
+
+    def _queue_next(self, reading: Reading) -> None:
+        """Queue the next window, unless nobody waits for it any more."""
+        with self._lock:
+            if self._settled or not self._waiting:
+                return
+            index, window = self._waiting.popleft()
+            cost = self.pipeline.scheduler.cost
+            piece = Piece(
+                self.ticket,
+                cost.seconds(len(window)),
+                self.ahead + (cost.seconds(window.start) if window.start else 0.0),
+                ids=reading.ids[window.start : window.end],
+                contributions=self._passages is not None,
+                finish=functools.partial(self._keep, reading, window),
+            )
+            self._queued[index] = piece.future
+        self.pipeline.scheduler.submit(piece)
+        piece.future.add_done_callback(functools.partial(self._has_run, reading, index, piece))
+
+    def _keep(
+        self, reading: Reading, window: Window, logits: Floats, contributions: Floats | None
+    ) -> WindowOutput:
+        """What is kept of a run: of the tokens' contributions only the passages' sums."""
+        shares = None
+        if self._passages is not None and contributions is not None and reading.ends is not None:
+            ends = reading.ends[window.start : window.end]
+            shares = weigh(self._passages, ends, contributions)
+        return WindowOutput(logits.copy(), shares)
+
+    def _has_run(self, reading: Reading, index: int, piece: Piece, ended: Future[Any]) -> None:
+        """Note a window's output; the last one merges all of them."""
+        if ended.cancelled():
+            self.future.cancel()
+            return
+        error = ended.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        done: Done = ended.result()
+        started = piece.submitted + done.queued
+        with self._lock:
+            nobody_waits = self._settled
+            self._queued.pop(index, None)
+            self._outputs[index] = done.value
+            self.run_spans.append((started, started + done.ran))
+            outputs = [output for output in self._outputs if output is not None]
+        self.pipeline.look_for_room()
+        if nobody_waits:
+            self.pipeline.observe_wasted(piece.tokens)
+        elif len(outputs) < len(reading.windows):
+            self._queue_next(reading)
+        else:
+            self._merge(reading, outputs)
+
+    def _merge(self, reading: Reading, outputs: Sequence[WindowOutput]) -> None:
+        options = self.options
+        try:
+            result = merge(
+                self.pipeline.labels,
+                self.text,
+                reading,
+                self._passages,
+                outputs,
+                top_k=options.top_k,
+                evidence=options.evidence,
+            )
+        except Exception as error:  # whatever it was, the caller must know
+            self._fail(error)
+            return
+        if self._settle():
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._settle():
+            self.future.set_exception(error)
+
+    def _settle(self) -> bool:
+        """Whether the caller may set the future: true once, and never when it is cancelled."""
+        with self._lock:
+            first, self._settled = not self._settled, True
+        return first and self.future.set_running_or_notify_cancel()
+
+    def _drop(self, _: Future[Result]) -> None:
+        """Cancel what is still queued: the future has a result, an error, or was cancelled."""
+        with self._lock:
+            self._settled = True
+            queued = list(self._queued.values())
+            self._waiting.clear()
+        for future in queued:
+            future.cancel()
+        self.pipeline.look_for_room()
 
 
 class Pipeline:
@@ -68,12 +246,14 @@ class Pipeline:
         self.reader = reader
         self.scheduler = scheduler
         self.bytes_per_token = bytes_per_token
+        self.observe_wasted: Callable[[int], object] = lambda _tokens: None
         self._promised = 0.0  # predicted seconds of all that is admitted and not answered
+        self._waiters: deque[asyncio.Future[None]] = deque()  # bulk requests, for room
 
     @property
-    def cost(self) -> CostModel:
-        """The scheduler's cost model."""
-        return self.scheduler.cost
+    def at_once(self) -> int:
+        """How many texts of a request, or windows of a text, are queued at once."""
+        return _AT_ONCE * self.scheduler.policy.lanes
 
     async def classify(
         self, texts: Sequence[str], options: Options, *, bulk: bool = False
@@ -81,106 +261,92 @@ class Pipeline:
         """Classify texts within the time allowed, or raise what stopped it."""
         ticket = Ticket(time.monotonic(), bulk)
         works = [self._work(self.reader.guess(text)) for text in texts]
-        ahead = itertools.accumulate(works, initial=0.0)
-        tasks = [
-            (text, options, ticket, index, before, work)
-            for index, (text, before, work) in enumerate(zip(texts, ahead, works, strict=False))
-        ]
         total = sum(works)
+        deadline = asyncio.timeout(options.timeout)
         try:
-            async with asyncio.timeout(options.timeout):
+            async with deadline:
                 if bulk:
                     await self._wait_for_room(works, options)
                 else:
                     self._admit(works, options)
                 self._promised += total
                 try:
-                    answers = await self._all(self._classify_one, tasks)
+                    ahead = itertools.accumulate(works, initial=0.0)
+                    documents = [
+                        Document(self, text, options, ticket, before)
+                        for text, before in zip(texts, ahead, strict=False)
+                    ]
+                    results = await self._run(documents, works)
                 finally:
                     self._promised -= total
         except TimeoutError:
-            raise DeadlinePassed(options.timeout) from None
-        if len(answers) == 1:
-            answers[0].total = time.monotonic() - ticket.arrival
-            return answers[0]
-        return Answer(
-            [answer.results[0] for answer in answers],
-            sum(answer.tokenize for answer in answers),
-            sum(answer.queue for answer in answers),
-            sum(answer.infer for answer in answers),
-            time.monotonic() - ticket.arrival,
-        )
+            if deadline.expired():
+                raise DeadlinePassed(options.timeout) from None
+            raise
+        return _answer(results, documents, ticket.arrival)
 
-    def begin(self, text: str, options: Options, done: Callable[[], object]) -> Begun:
-        """Admit and queue a text that surely fits into one window, without a task to wait for it.
-
-        A lane calls `done` when `finish` may be asked.
-        """
-        work = self._work(self.reader.guess(text))
-        self._admit((work,), options)
-        job = self._first_job(text, options, Ticket(time.monotonic()), 0.0, work)
-        if not isinstance(job, Job):
-            raise ValueError("the text does not fit into one window")
-        self._promised += work
-        self.scheduler.submit(job)
-        job.future.add_done_callback(lambda _: done())
-        return Begun(job, work)
-
-    def finish(self, begun: Begun) -> Answer:
-        """The answer to what was begun, or raise what stopped it."""
-        self._promised -= begun.work
+    async def _run(self, documents: Sequence[Document], works: Sequence[float]) -> list[Result]:
+        """Run a few documents at a time; when one fails or the caller leaves, drop the rest."""
+        waiting = iter(zip(documents, works, strict=True))
+        running: set[asyncio.Future[Result]] = set()
         try:
-            done: Done = begun.job.future.result()
+            for document, work in itertools.islice(waiting, self.at_once):
+                running.add(document.start(work))
+            if len(documents) == 1:
+                return [await running.pop()]
+            while running:
+                ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                errors = [future.exception() for future in ended]
+                if (error := next(filter(None, errors), None)) is not None:
+                    raise error
+                for document, work in itertools.islice(waiting, len(ended)):
+                    running.add(document.start(work))
+            return [document.future.result() for document in documents]
         except InvalidRequest as error:
-            raise _at_text(0, error) from None
-        answer: Answer = done.value
-        answer.queue, answer.infer = done.queued, done.ran
-        answer.total = time.monotonic() - begun.job.ticket.arrival
-        return answer
+            raise _naming_its_text(error, documents) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise Draining(retry_after=1.0) from None  # the scheduler is closed
+        finally:
+            for future in running:
+                future.cancel()
+            for document in documents:
+                document.future.cancel()
 
-    def drop(self, begun: Begun) -> None:
-        """Forget what was begun: nobody waits for it any more."""
-        self._promised -= begun.work
-        begun.job.future.cancel()
-
-    async def estimate(self, texts: Sequence[str], timeout: float) -> EstimateResponse:
+    async def estimate(self, texts: Sequence[str], timeout: float) -> Forecast:
         """What classifying the texts would take, without running them."""
         ticket = Ticket(time.monotonic())
         try:
             async with asyncio.timeout(timeout):
-                documents = await self._all(self._read_only, [(text, ticket) for text in texts])
+                estimates = [await self._estimate(text, ticket) for text in texts]
         except TimeoutError:
             raise DeadlinePassed(timeout) from None
-        estimates = []
-        for document in documents:
-            reading = document.reading
-            longest = max(len(window) for window in reading.windows)
-            estimates.append(
-                Estimate(
-                    tokens=reading.total,
-                    windows=len(reading.windows),
-                    seconds=self._work(reading.total),
-                    memory_bytes=round(longest * self.bytes_per_token),
-                )
-            )
         heaviest = max(estimate.seconds for estimate in estimates)
-        lanes = self.scheduler.policy.lanes
-        wait = self.scheduler.admission.expected_wait(heaviest)
-        spread = sum(estimate.seconds for estimate in estimates) / lanes
+        policy, admission = self.scheduler.policy, self.scheduler.admission
+        wait = admission.expected_wait(heaviest)
+        spread = sum(estimate.seconds for estimate in estimates) / policy.lanes
         per_window = max(e.seconds / e.windows for e in estimates)
-        return EstimateResponse(
-            estimates=estimates,
+        return Forecast(
+            estimates,
             queue_seconds=wait,
-            latency_seconds=wait + self.scheduler.admission.slowdown * max(spread, per_window),
-            would_be_admitted=wait <= self.scheduler.policy.queue_seconds,
+            latency_seconds=wait + admission.slowdown * max(spread, per_window),
+            would_be_admitted=wait <= policy.queue_seconds,
         )
 
-    async def _read_only(self, text: str, ticket: Ticket) -> Document:
-        call = functools.partial(self._read, text, Options())
-        document: Document = (
-            await self._on_lane(Step(ticket, self.reader.seconds(text), 0.0, call=call))
-        ).value
-        return document
+    async def _estimate(self, text: str, ticket: Ticket) -> Estimate:
+        step = Step(ticket, self.reader.seconds(text), 0.0, lambda: self.reader.read(text))
+        self.scheduler.submit(step)
+        step.future.add_done_callback(lambda _: self.look_for_room())
+        reading: Reading = (await asyncio.wrap_future(step.future)).value
+        longest = max(len(window) for window in reading.windows)
+        return Estimate(
+            tokens=reading.total,
+            windows=len(reading.windows),
+            seconds=self._work(reading.total),
+            memory_bytes=round(longest * self.bytes_per_token),
+        )
 
     def _admit(self, works: Sequence[float], options: Options) -> None:
         """Refuse what there is no room or no time for."""
@@ -191,11 +357,41 @@ class Pipeline:
                 raise Overloaded(retry_after=finish - options.timeout)
 
     async def _wait_for_room(self, works: Sequence[float], options: Options) -> None:
+        """Wait behind earlier bulk requests until the queue takes this one."""
+        loop, woken = asyncio.get_running_loop(), False
         while True:
+            waiter = loop.create_future()  # before looking: what ends from now on wakes it
+            (self._waiters.appendleft if woken else self._waiters.append)(waiter)
             try:
-                return self._admit(works, options)
+                self._admit(works, options)
             except Overloaded:
-                await asyncio.sleep(_BULK_RETRY)
+                woken = await self._woken(waiter)
+            else:
+                self._waiters.remove(waiter)
+                self.look_for_room()  # there may be some for the next one, too
+                return
+
+    async def _woken(self, waiter: asyncio.Future[None]) -> bool:
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            self.look_for_room()
+            raise
+        return True
+
+    def look_for_room(self) -> None:
+        """Have the next bulk request look for room: something has left the queue. Thread-safe."""
+        if self._waiters:
+            with suppress(IndexError, RuntimeError):  # none left, or the event loop has ended
+                self._waiters[0].get_loop().call_soon_threadsafe(self._wake_next)
+
+    def _wake_next(self) -> None:
+        if self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     def most_work(self, size: int) -> float:
         """Predicted work of the heaviest document that a body of so many bytes can hold."""
@@ -203,145 +399,33 @@ class Pipeline:
 
     def _work(self, tokens: int) -> float:
         """Predicted seconds of one core for a document of so many tokens, windows and all."""
-        windows = self.reader.window_count(tokens)
+        windows, cost = self.reader.window_count(tokens), self.scheduler.cost
         if windows == 1:
-            return self.cost.seconds(tokens)
+            return cost.seconds(tokens)
         overlapping = tokens + (windows - 1) * self.reader.overlap
-        return windows * self.cost.seconds(overlapping // windows)
-
-    async def _classify_one(
-        self, text: str, options: Options, ticket: Ticket, index: int, ahead: float, work: float
-    ) -> Answer:
-        try:
-            first = self._first_job(text, options, ticket, ahead, work)
-            done = await self._on_lane(first) if isinstance(first, Job) else Done(first, 0, 0)
-        except InvalidRequest as error:
-            raise _at_text(index, error) from None
-        if isinstance(done.value, Answer):
-            done.value.queue, done.value.infer = done.queued, done.ran
-            return done.value
-        document: Document = done.value
-        parts = await self._all(
-            self._run_window,
-            [
-                (document, window, ticket, ahead + self.cost.seconds(window.start))
-                for window in document.reading.windows
-            ],
-        )
-        return Answer(
-            [merge(self.labels, document, [part.value for part in parts])],
-            document.seconds,
-            done.queued + sum(part.queued for part in parts),
-            sum(part.ran for part in parts),
-        )
-
-    def _first_job(
-        self, text: str, options: Options, ticket: Ticket, ahead: float, work: float
-    ) -> Job | Document:
-        """What a lane does first for a text: reads it, or runs it if it was read here and now."""
-        call = functools.partial(self._read_and_go_on, text, options, ticket, ahead)
-        if options.evidence == 0 and self.reader.is_quick(text):
-            return call()
-        return Step(ticket, self.reader.seconds(text), ahead, call=call, follows=work)
-
-    def _read(self, text: str, options: Options) -> Document:
-        """Tokenize, and find the passages when evidence is wanted."""
-        started = time.monotonic()
-        with_evidence = options.evidence > 0
-        reading = self.reader.read(text, options.on_overflow, offsets=with_evidence)
-        passages = cut_passages(text) if with_evidence else None
-        return Document(text, options, reading, passages, time.monotonic() - started)
-
-    def _read_and_go_on(
-        self, text: str, options: Options, ticket: Ticket, ahead: float
-    ) -> Piece | Document:
-        """Read; a document of one window goes on at once as the piece that answers it."""
-        document = self._read(text, options)
-        if len(document.reading.windows) > 1:
-            return document
-
-        def answer(part: Part) -> Answer:
-            return Answer([merge(self.labels, document, [part])], document.seconds)
-
-        return self._piece(document, document.reading.windows[0], ticket, ahead, answer)
-
-    async def _run_window(
-        self, document: Document, window: Window, ticket: Ticket, ahead: float
-    ) -> Done:
-        return await self._on_lane(self._piece(document, window, ticket, ahead, lambda part: part))
-
-    def _piece(
-        self,
-        document: Document,
-        window: Window,
-        ticket: Ticket,
-        ahead: float,
-        then: Callable[[Part], object],
-    ) -> Piece:
-        """One window for the engine; of its contributions only the passages' sums are kept."""
-        reading, passages = document.reading, document.passages
-
-        def finish(logits: Floats, contributions: Floats | None) -> object:
-            shares = None
-            if passages is not None and contributions is not None and reading.ends is not None:
-                ends = reading.ends[window.start : window.end]
-                shares = weigh(passages, ends, contributions)
-            return then(Part(logits.copy(), shares))
-
-        return Piece(
-            ticket,
-            self.cost.seconds(len(window)),
-            ahead,
-            ids=reading.ids[window.start : window.end],
-            contributions=passages is not None,
-            finish=finish,
-        )
-
-    async def _all(
-        self, call: Callable[..., Awaitable[_T]], arguments: Sequence[tuple[Any, ...]]
-    ) -> list[_T]:
-        """Wait for all, a few at a time; when one fails or the caller leaves, drop the rest."""
-        if len(arguments) == 1:
-            return [await call(*arguments[0])]
-        room = asyncio.Semaphore(_AT_ONCE * self.scheduler.policy.lanes)
-
-        async def in_turn(given: tuple[Any, ...]) -> _T:
-            async with room:
-                return await call(*given)
-
-        tasks = [asyncio.create_task(in_turn(given)) for given in arguments]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    async def _on_lane(self, job: Job) -> Done:
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-
-        def wake() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        def tell(_: object) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(wake)
-
-        self.scheduler.submit(job)
-        job.future.add_done_callback(tell)
-        try:
-            await ended
-        except asyncio.CancelledError:
-            job.future.cancel()
-            raise
-        if job.future.cancelled():  # the scheduler is closed
-            raise asyncio.CancelledError
-        done: Done = job.future.result()
-        return done
+        return windows * cost.seconds(overlapping // windows)
 
 
-def _at_text(index: int, error: InvalidRequest) -> InvalidRequest:
-    """The error, naming the text of the request that it is about."""
-    error.fields = [{"field": f"input.{index}", "message": str(error)}]
+def _answer(results: list[Result], documents: Sequence[Document], started: float) -> Answer:
+    total = time.monotonic() - started
+    runs = [span for document in documents for span in document.run_spans]
+    infer = min(total, _covered(runs))
+    working = min(total, _covered([*runs, *(document.read_span for document in documents)]))
+    return Answer(results, working - infer, total - working, infer, total)
+
+
+def _covered(spans: Iterable[_Span]) -> float:
+    """Seconds that lie in at least one of the spans."""
+    covered, until = 0.0, 0.0
+    for start, end in sorted(spans):
+        covered += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return covered
+
+
+def _naming_its_text(error: InvalidRequest, documents: Sequence[Document]) -> InvalidRequest:
+    for index, document in enumerate(documents):
+        future = document.future
+        if future.done() and not future.cancelled() and future.exception() is error:
+            error.fields = [{"field": f"input.{index}", "message": str(error)}]
     return error

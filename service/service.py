@@ -1,7 +1,8 @@
-"""What the application knows at a moment: the deployment, whether it is ready, who is inside."""
+"""The service behind the routes: its deployment, its life cycle, and what its requests hold."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from service.errors import Draining, NotReady, Overloaded, ServiceError
 from service.http.offload import Offload
 from service.logs import service as log
 from service.metrics import Metrics
-from service.scheduling.scheduler import Scheduler
 from service.settings import Settings
 from service.startup.deployment import Deployment, Running
 from service.startup.selftest import TOLERANCE
@@ -24,20 +24,22 @@ class Holder(Protocol):
 
 
 class Service:
-    """The application's state. Only the event loop changes it once the lanes run."""
+    """What all requests share. Only the event loop changes it once the workers run."""
 
     def __init__(self, settings: Settings, deployment: Deployment) -> None:
         self.settings = settings
         self.deployment = deployment
         self.metrics = Metrics()
         self.metrics.show_engine(deployment.engine.info)
-        self.in_flight = 0
+        self.keys = [key.encode() for key in settings.api_keys]
+        self.most_connections: float = math.inf
+        self.in_flight = 0  # requests that are being answered
+        self.held_bytes = 0  # by requests and connections
         self.when_ready: Callable[[], None] = lambda: None
         self.closed = False
         self.has_begun = threading.Event()  # the application has had time for a first answer
         self.settled = threading.Event()  # nothing of the start goes on any more
         self.parsing = Offload()
-        self._held_bytes = 0
         self._running: Running | None = None
         self._failure: BaseException | None = None
         self._drain_until: float | None = None
@@ -78,6 +80,7 @@ class Service:
             found.largest_difference,
             found.seconds,
         )
+        running.pipeline.observe_wasted = self.metrics.wasted_tokens.inc
         self._running = running
         self.when_ready()
         self.has_begun.wait()
@@ -94,11 +97,6 @@ class Service:
         if self._running is None:
             raise NotReady("the model is being checked")
         return self._running
-
-    @property
-    def scheduler(self) -> Scheduler | None:
-        """The scheduler, once there is one."""
-        return self._running.scheduler if self._running is not None else None
 
     def sample(self) -> None:
         """Bring the metrics that are read off, not counted, up to date."""
@@ -135,17 +133,17 @@ class Service:
             return False
         return self.in_flight == 0 or time.monotonic() >= self._drain_until
 
-    def hold(self, record: Holder, size: int) -> None:
-        """Note that a request keeps so many more bytes; refuse when all together keep too many."""
-        if self._held_bytes + size > self.settings.max_held_bytes:
+    def hold(self, holder: Holder, size: int) -> None:
+        """Note that so many more bytes are kept; refuse when it would be too many in all."""
+        if self.held_bytes + size > self.settings.max_held_bytes:
             raise Overloaded(retry_after=1.0)
-        self._held_bytes += size
-        record.held_bytes += size
+        self.held_bytes += size
+        holder.held_bytes += size
 
-    def release(self, record: Holder) -> None:
-        """Note that a request is answered and keeps nothing any more."""
-        self._held_bytes -= record.held_bytes
-        record.held_bytes = 0
+    def release(self, holder: Holder) -> None:
+        """Note that nothing of it is kept any more."""
+        self.held_bytes -= holder.held_bytes
+        holder.held_bytes = 0
 
     def close(self) -> None:
         """End the lanes; a run that does not end within a second is left behind."""

@@ -26,8 +26,7 @@ from service.bulk.source import Source, is_rows
 from service.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from service.pipeline import Pipeline
-    from service.text.merge import Options
+    from service.pipeline import Options, Pipeline
 
 _SETTINGS = ("bundle", "attention", "bundles", "engine", "device", "precision", "lanes")
 _MOST_BYTES = 64 << 20  # of one file
@@ -79,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out or args.resume:
         raise ConfigError("--out and --resume are for rows: name .jsonl or .parquet files")
     documents = list(_find(args.paths, args.glob))
+    from service.pipeline import Options  # noqa: PLC0415
     from service.startup.deployment import load_deployment  # noqa: PLC0415 - after what can go wrong fast
-    from service.text.merge import Options  # noqa: PLC0415
 
     running = load_deployment(settings).start(settings, lambda _: None)
     if len(documents) >= _MANY:
@@ -100,8 +99,8 @@ def _run_rows(args: argparse.Namespace, settings: Settings) -> int:
     """Classify rows into a file; 1 when some of them have an error."""
     from service.bulk.job import Job  # noqa: PLC0415 - only for rows
     from service.bulk.progress import Progress  # noqa: PLC0415
+    from service.pipeline import Options  # noqa: PLC0415
     from service.startup.deployment import load_deployment  # noqa: PLC0415
-    from service.text.merge import Options  # noqa: PLC0415
 
     source = Source([_rows_file(name) for name in args.paths], args.text, args.id)
     if args.out is None:

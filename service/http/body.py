@@ -24,6 +24,7 @@ from service.errors import (
     SlowClient,
     UnsupportedMedia,
 )
+from service.http.request import ClientLeft, RequestContext
 from service.service import Service
 
 MOST_VALUES = 100_000  # in one JSON document: each takes a hundred times its size in memory
@@ -35,11 +36,7 @@ _UNPACK_TO = 65_536  # bytes
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class ClientLeft(Exception):  # noqa: N818
-    """The caller hung up; there is nobody to answer."""
-
-
-async def read_body(request: Request, service: Service) -> bytes:
+async def read_body(request: RequestContext, service: Service) -> bytes:
     """The whole body, unpacked; refused as soon as it is known to be over the limit."""
     limit, seconds = service.settings.max_body_bytes, service.settings.body_seconds
     declared = whole_number(request.headers.get("content-length", ""))
@@ -53,7 +50,7 @@ async def read_body(request: Request, service: Service) -> bytes:
                 size += len(chunk)
                 if size > limit:
                     raise _too_large(limit)
-                service.hold(request.state.record, len(chunk))
+                service.hold(request, len(chunk))
                 parts.append(chunk)
     except TimeoutError:
         raise SlowClient(f"the body did not arrive within {seconds:g} seconds") from None

@@ -8,8 +8,10 @@ import shlex
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
+
+from service.http.answers import json_answer
+from service.http.request import RequestContext
 
 router = APIRouter()
 
@@ -28,10 +30,16 @@ h2 { margin-top: 2.2rem; border-top: 1px solid #d8dade; padding-top: 1rem; }
 
 
 @router.get("/docs", include_in_schema=False)
-async def docs(request: Request) -> HTMLResponse:
+async def docs(request: RequestContext) -> Response:
     """A page that lists every route with its examples."""
     base = f"{request.url.scheme}://{request.url.netloc}"
     return HTMLResponse(render(request.app.openapi(), base))
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: RequestContext) -> Response:
+    """The OpenAPI document."""
+    return json_answer(request.app.openapi())
 
 
 def render(document: dict[str, Any], base: str) -> str:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import cast
 
-from fastapi import FastAPI
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import InternalFault, ServiceError, UnknownPath, WrongMethod
-from service.http.body import ClientLeft
-from service.http.request import CLIENT_LEFT
+from service.errors import InternalFault, OutOfMemory, ServiceError
+from service.http.request import CLIENT_LEFT, ClientLeft
 from service.logs import service as log
 
 
@@ -37,27 +32,7 @@ def error_response(error: Exception, path: str) -> Response:
         return problem_response(error, path)
     if isinstance(error, ClientLeft):
         return Response(status_code=CLIENT_LEFT)
+    if isinstance(error, MemoryError):
+        return problem_response(OutOfMemory(), path)
     log.error("a fault while answering %s", path, exc_info=error)
     return problem_response(InternalFault(), path)
-
-
-def install_handlers(app: FastAPI) -> None:
-    """Have the framework's errors and ours answered in one form."""
-    for kind in (ServiceError, ClientLeft, Exception):
-        app.add_exception_handler(kind, _ours)
-    app.add_exception_handler(HTTPException, _framework_error)
-
-
-# Not plain functions: those would be sent to a thread, for each error anew.
-async def _ours(request: Request, error: Exception) -> Response:
-    return error_response(error, request.url.path)
-
-
-async def _framework_error(request: Request, error: Exception) -> Response:
-    known = cast("HTTPException", error)
-    if known.status_code == 405:
-        allowed = (known.headers or {}).get("Allow", "")
-        return problem_response(WrongMethod(request.method, allowed), request.url.path)
-    if known.status_code == 404:
-        return problem_response(UnknownPath("nothing is served at this path"), request.url.path)
-    raise error

@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator
-from importlib.metadata import version
 from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from service.errors import (
     EmptyText,
@@ -26,12 +24,13 @@ from service.errors import (
     UnknownPath,
     UnsupportedMedia,
 )
+from service.http.answers import json_answer, note_answer
 from service.http.body import content_type, decode_json, decode_text, read_body, whole_number
 from service.http.openapi import error_objects, json_body, plain
-from service.http.routes import note_answer, service_of
-from service.http.waiting import unless_client_leaves
+from service.http.request import RequestContext
+from service.http.routes import VERSIONS
+from service.pipeline import Options
 from service.service import Service
-from service.text.merge import Options
 
 _HEADER = "inference-header-content-length"
 
@@ -73,14 +72,14 @@ _EXAMPLE = {
 }
 
 
-@router.get("", responses=error_objects(401, 503))
-async def server(_request: Request) -> dict[str, Any]:
+@router.get("", response_model=dict[str, Any], responses=error_objects(401, 503))
+async def server(_request: RequestContext) -> Response:
     """What serves."""
-    return {"name": "longdoc", "version": version("longdoc"), "extensions": []}
+    return json_answer({"name": "longdoc", "version": VERSIONS["longdoc"], "extensions": []})
 
 
 @router.get("/health/live", response_class=PlainTextResponse, responses=plain("The process lives."))
-async def live() -> Response:
+async def live(_request: RequestContext) -> Response:
     """Whether the process lives."""
     return PlainTextResponse("live\n")
 
@@ -90,18 +89,18 @@ async def live() -> Response:
     response_class=PlainTextResponse,
     responses={**plain("The service takes work."), **error_objects(503)},
 )
-async def ready(request: Request) -> Response:
+async def ready(request: RequestContext) -> Response:
     """Whether the service takes work."""
-    service_of(request).check_ready()
+    request.service.check_ready()
     return PlainTextResponse("ready\n")
 
 
-@router.get("/models/{name}", responses=error_objects(401, 404, 503))
-async def model(name: str, request: Request) -> dict[str, Any]:
+@router.get("/models/{name}", response_model=dict[str, Any], responses=error_objects(401, 404, 503))
+async def model(request: RequestContext, name: str) -> Response:
     """What the model takes and gives."""
-    service = _service_with(name, request)
+    service = _service_with(request, name)
     labels = service.deployment.model.labels
-    return {
+    about = {
         "name": name,
         "versions": [service.deployment.model.version],
         "platform": service.deployment.engine.info.label,
@@ -111,6 +110,7 @@ async def model(name: str, request: Request) -> dict[str, Any]:
             {"name": "scores", "datatype": "FP32", "shape": [-1, len(labels)]},
         ],
     }
+    return json_answer(about)
 
 
 @router.get(
@@ -118,9 +118,9 @@ async def model(name: str, request: Request) -> dict[str, Any]:
     response_class=PlainTextResponse,
     responses={**plain("The model takes work."), **error_objects(401, 404, 503)},
 )
-async def model_ready(name: str, request: Request) -> Response:
+async def model_ready(request: RequestContext, name: str) -> Response:
     """Whether the model takes work."""
-    _service_with(name, request).check_ready()
+    _service_with(request, name).check_ready()
     return PlainTextResponse("ready\n")
 
 
@@ -130,9 +130,9 @@ async def model_ready(name: str, request: Request) -> Response:
     responses=error_objects(400, 401, 404, 408, 413, 415, 422, 429, 503, 504),
     response_model=dict[str, Any],
 )
-async def infer(name: str, request: Request) -> Response:
+async def infer(request: RequestContext, name: str) -> Response:
     """Classify the texts of a BYTES tensor."""
-    service = _service_with(name, request)
+    service = _service_with(request, name)
     pipeline, settings = service.running.pipeline, service.settings
     binary = _HEADER in request.headers
     if not binary and content_type(request) != "application/json":
@@ -142,8 +142,8 @@ async def infer(name: str, request: Request) -> Response:
     parse = functools.partial(_parse, body, json_length, settings.max_texts)
     wanted, texts = await service.parsing.run(len(body), parse)
     options = Options(timeout=settings.timeout_ms / 1000)
-    answer = await unless_client_leaves(request, pipeline.classify(texts, options))
-    note_answer(service, request.state.record, answer)
+    answer = await request.unless_caller_leaves(pipeline.classify(texts, options))
+    note_answer(request, answer)
     labels = service.deployment.model.labels
     position = {label: index for index, label in enumerate(labels)}
     rows = []
@@ -170,14 +170,15 @@ async def infer(name: str, request: Request) -> Response:
     content = {
         "model_name": name,
         "model_version": service.deployment.model.version,
-        "id": wanted.id if wanted.id is not None else request.state.record.id,
+        "id": wanted.id if wanted.id is not None else request.id,
+        "parameters": {"bundle_digest": service.deployment.model.digest},
         "outputs": [output for output in outputs if output["name"] in names],
     }
-    return JSONResponse(content)
+    return json_answer(content)
 
 
-def _service_with(name: str, request: Request) -> Service:
-    service = service_of(request)
+def _service_with(request: RequestContext, name: str) -> Service:
+    service = request.service
     if name != service.deployment.model.name:
         raise UnknownPath(f"the model served here is {service.deployment.model.name}")
     return service

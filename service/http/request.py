@@ -1,76 +1,177 @@
-"""What is noted of each request, for its log line and the metrics."""
+"""One object per request: who may come in, what it holds, whether its caller waits, its log line.
+
+A refusal is decided here, from the request's head alone; `problems.py` renders it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import logging
+import math
 import random
 import re
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from service.errors import Unauthorized
 from service.logs import request_line, requests
+from service.pipeline import Answer
+from service.service import Service
 
 if TYPE_CHECKING:
-    from service.metrics import Metrics
+    from service.http.connection import Connection
+
+T = TypeVar("T")
 
 CLIENT_LEFT = 499  # never sent; what the log and the metrics call a caller who hung up
 UNMATCHED = "unmatched"  # the route of what no route takes
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
+SMALL_BYTES = (
+    1 << 20
+)  # the rest of a refused body of at most this is read; else the caller is cut off
 
+_WORK_PATHS = ("/classify", "/infer")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
-@dataclass(slots=True)
-class RequestRecord:
-    """One request."""
-
-    id: str
-    started: float
-    texts: int | None = None
-    tokens: int | None = None
-    held_bytes: int = 0
-    tokenize: float = 0.0  # seconds, like the two that follow
-    queue: float = 0.0
-    infer: float = 0.0
-
-    def took(self, tokenize: float, queue: float, infer: float) -> None:
-        """Note what an answer took."""
-        self.tokenize += tokenize
-        self.queue += queue
-        self.infer += infer
-
-    def timings_ms(self) -> dict[str, float]:
-        """For the log, if there was an answer."""
-        if self.texts is None:
-            return {}
-        named = {"tokenize_ms": self.tokenize, "queue_ms": self.queue, "infer_ms": self.infer}
-        return {name: round(seconds * 1000, 3) for name, seconds in named.items()}
+class ClientLeft(Exception):  # noqa: N818
+    """The caller hung up; there is nobody to answer."""
 
 
-def begin_record(given_id: str) -> RequestRecord:
-    """A record that begins now, under the caller's id if it is one."""
-    safe = given_id and _SAFE_ID.fullmatch(given_id)
-    return RequestRecord(given_id if safe else f"{random.getrandbits(64):016x}", time.monotonic())
+class RequestContext(Request):
+    """A request from its head to its log line."""
 
+    def __init__(self, scope: Scope, receive: Receive, send: Send, service: Service) -> None:
+        super().__init__(scope, self._next_part, self._send_part)
+        self.service = service
+        self.fields: dict[bytes, bytes] = dict(scope["headers"])  # names in lower case
+        self.path: str = scope["path"]
+        self.route = UNMATCHED
+        self.status = CLIENT_LEFT
+        self.texts: int | None = None
+        self.tokens = 0
+        self._receive_next, self._send_next = receive, send
+        self._connection: Connection = scope["state"]["connection"]
+        self._connection.request = self
+        self._caller_left = False
+        self._working: asyncio.Task[Any] | None = None
+        self._started = time.monotonic()
+        self.held_bytes = 0
+        self._timings = [0.0, 0.0, 0.0]  # seconds: tokenize, queue, infer
+        length = self.fields.get(b"content-length", b"0")
+        self._body_ended = length == b"0" and b"transfer-encoding" not in self.fields
+        self._is_small = length.isdigit() and len(length) < 9 and int(length) <= SMALL_BYTES
+        self._counts = self.path not in OPEN_PATHS
+        service.in_flight += self._counts
+        given = self.fields.get(b"x-request-id", b"").decode("latin-1")
+        self.id = given if _SAFE_ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
 
-def note_end(
-    metrics: Metrics, record: RequestRecord, method: str, route: str, status: int, *, log: bool
-) -> None:
-    """Count a request that has ended, and write its line."""
-    seconds = time.monotonic() - record.started
-    metrics.count_request(route, status, seconds)
-    if status == 429:
-        metrics.rejected.inc()
-    elif status == CLIENT_LEFT:
-        metrics.disconnected.inc()
-    if log and requests.isEnabledFor(logging.INFO):
-        request_line(
-            id=record.id,
-            method=method,
-            route=route,
-            status=status,
-            texts=record.texts,
-            tokens=record.tokens,
-            **record.timings_ms(),
-            total_ms=round(seconds * 1000, 3),
-        )
+    # Whether it may come in.
+
+    def admit(self) -> None:
+        """Raise what keeps the request out: no key, draining, or no room for it."""
+        if not self._counts:
+            return
+        service = self.service
+        if service.keys:
+            sent = self.fields.get(b"x-api-key") or self.fields.get(b"authorization", b"")
+            key = sent.removeprefix(b"Bearer ").strip()
+            matches = [hmac.compare_digest(key, known) for known in service.keys]
+            if not any(matches):
+                raise Unauthorized
+        service.check_draining()
+        if self.scope["method"] == "POST" and self.path.endswith(_WORK_PATHS):
+            admission = service.running.scheduler.admission
+            if admission.crowded:
+                admission.refuse_if_full(self._most_work())
+
+    def _most_work(self) -> float:
+        """Predicted work of the heaviest document that the body can hold."""
+        size = self.fields.get(b"content-length", b"")
+        if b"content-encoding" in self.fields or not size.isdigit() or len(size) > 9:
+            return math.inf
+        return self.service.running.pipeline.most_work(int(size))
+
+    # Its two directions.
+
+    async def _next_part(self) -> Message:
+        message = await self._receive_next()
+        self._connection.count()  # it keeps less now
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._body_ended = True
+        return message
+
+    async def _send_part(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"].append((b"x-request-id", self.id.encode()))
+            if not self._body_ended and not self._is_small:
+                # Closed once it is answered: nobody wants what may still come.
+                headers = [header for header in message["headers"] if header[0] != b"connection"]
+                message["headers"] = [*headers, (b"connection", b"close")]
+        await self._send_next(message)
+
+    async def respond(self, response: Response) -> None:
+        """Send a response."""
+        await response(self.scope, self._next_part, self._send_part)
+
+    async def unless_caller_leaves(self, work: Coroutine[Any, Any, T]) -> T:
+        """The work's result; when the caller hangs up first, the work is cancelled."""
+        task = self._working = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._caller_left and task is not None and task.uncancel() == 0:
+                raise ClientLeft from None
+            raise
+        finally:
+            self._working = None
+
+    def leave(self) -> None:
+        """Note that the caller has hung up."""
+        self._caller_left = True
+        if self._working is not None:
+            self._working.cancel()
+
+    async def caller_leaves(self) -> NoReturn:
+        """Raise ClientLeft when the caller hangs up; to be called once the body is read."""
+        while (await self._next_part())["type"] != "http.disconnect":
+            pass
+        raise ClientLeft
+
+    # What is noted of it.
+
+    def note(self, answer: Answer, tokens: int) -> None:
+        """Add an answer to the log line; a stream has one for each of its lines."""
+        self.texts = (self.texts or 0) + len(answer.results)
+        self.tokens += tokens
+        took = (answer.tokenize, answer.queue, answer.infer)
+        self._timings = [a + b for a, b in zip(self._timings, took, strict=True)]
+
+    def end(self) -> None:
+        """Count the request, write its line, give back what it held."""
+        service, seconds = self.service, time.monotonic() - self._started
+        service.in_flight -= self._counts
+        service.release(self)
+        service.metrics.count_request(self.route, self.status, seconds)
+        if self._counts and requests.isEnabledFor(logging.INFO):
+            milliseconds = [round(1000 * each, 3) for each in (*self._timings, seconds)]
+            names = ("tokenize_ms", "queue_ms", "infer_ms", "total_ms")
+            timings = dict(zip(names, milliseconds, strict=True))
+            if self.texts is None:
+                timings = {"total_ms": milliseconds[-1]}
+            request_line(
+                id=self.id,
+                method=self.scope["method"],
+                route=self.route,
+                status=self.status,
+                texts=self.texts,
+                tokens=None if self.texts is None else self.tokens,
+                **timings,
+            )

@@ -1,36 +1,40 @@
-"""The routes: each reads its request, hands it to the pipeline, and forms the response."""
+"""The routes: each reads its request, hands it to the pipeline and forms the response."""
 
 from __future__ import annotations
 
 import functools
 import math
 import platform
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from service.errors import InvalidRequest, UnsupportedMedia
+from service.http.answers import check_count, choose_options, classify_answer, json_answer
 from service.http.body import content_type, decode_json, decode_text, read_body
 from service.http.openapi import CLASSIFY, ESTIMATE, plain, responses
-from service.http.request import RequestRecord
+from service.http.request import RequestContext
 from service.http.schemas import (
     ClassifyRequest,
     ClassifyResponse,
     EstimateRequest,
-    EstimateResponse,
     R,
     parse_request,
 )
-from service.http.waiting import unless_client_leaves
 from service.metrics import CONTENT_TYPE
-from service.pipeline import Answer
-from service.service import Service
-from service.text.merge import Options
+from service.pipeline import Forecast
 
 router = APIRouter()
+
+#: Looked up once: that opens files, of which a busy process may have no more left.
+VERSIONS = {
+    "longdoc": version("longdoc"),
+    "python": platform.python_version(),
+    **{name: version(name) for name in ("onnxruntime", "tiktoken", "tokenizers")},
+}
 
 
 @router.post(
@@ -40,35 +44,33 @@ router = APIRouter()
     openapi_extra=CLASSIFY,
     tags=["classification"],
 )
-async def classify(request: Request) -> Response:
+async def classify(request: RequestContext) -> Response:
     """Classify one text or several.
 
     Takes JSON or a plain text, gzipped or not; options may also stand in the query.
     """
-    service = service_of(request)
-    pipeline = service.running.pipeline
+    pipeline = request.service.running.pipeline
     wanted = await _read_request(request, ClassifyRequest)
-    options = choose_options(wanted, service)
-    answer = await unless_client_leaves(request, pipeline.classify(wanted.texts, options))
-    record: RequestRecord = request.state.record
-    return Response(answer_json(service, record, answer), media_type="application/json")
+    options = choose_options(wanted, request.service)
+    answer = await request.unless_caller_leaves(pipeline.classify(wanted.texts, options))
+    return classify_answer(request, answer)
 
 
 @router.post(
     "/estimate",
-    response_model=EstimateResponse,
+    response_model=Forecast,
     responses=responses(400, 401, 408, 413, 415, 422, 503, 504),
     openapi_extra=ESTIMATE,
     tags=["classification"],
 )
-async def estimate(request: Request) -> Response:
-    """Tell what classifying the texts would take, without running them."""
-    service = service_of(request)
+async def estimate(request: RequestContext) -> Response:
+    """Predict what classifying the texts would take, without running them."""
+    service = request.service
     wanted = await _read_request(request, EstimateRequest)
-    pipeline = service.running.pipeline
+    check_count(len(wanted.texts), service)
     timeout = service.settings.timeout_ms / 1000
-    found = await unless_client_leaves(request, pipeline.estimate(wanted.texts, timeout))
-    return Response(found.model_dump_json(), media_type="application/json")
+    work = service.running.pipeline.estimate(wanted.texts, timeout)
+    return json_answer(asdict(await request.unless_caller_leaves(work)))
 
 
 @router.get(
@@ -77,7 +79,7 @@ async def estimate(request: Request) -> Response:
     responses=plain("The process lives."),
     tags=["operation"],
 )
-async def healthz() -> Response:
+async def healthz(_request: RequestContext) -> Response:
     """Whether the process lives."""
     return Response("ok\n", media_type="text/plain")
 
@@ -88,9 +90,9 @@ async def healthz() -> Response:
     responses={**plain("The service takes work."), **responses(503)},
     tags=["operation"],
 )
-async def readyz(request: Request) -> Response:
-    """Whether a real inference has succeeded and every lane is alive."""
-    service_of(request).check_ready()
+async def readyz(request: RequestContext) -> Response:
+    """Whether a real inference has succeeded and every worker is alive."""
+    request.service.check_ready()
     return Response("ready\n", media_type="text/plain")
 
 
@@ -100,22 +102,24 @@ async def readyz(request: Request) -> Response:
     responses=plain("Prometheus's text format."),
     tags=["operation"],
 )
-async def metrics(request: Request) -> Response:
+async def metrics(request: RequestContext) -> Response:
     """Figures for Prometheus."""
-    service = service_of(request)
+    service = request.service
     service.sample()
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-@router.get("/info", responses=responses(401, 503), tags=["operation"])
-async def info(request: Request) -> dict[str, Any]:
+@router.get(
+    "/info", response_model=dict[str, Any], responses=responses(401, 503), tags=["operation"]
+)
+async def info(request: RequestContext) -> Response:
     """What is served, by what, within which limits, and how well it was checked."""
-    service = service_of(request)
+    service = request.service
     running = service.running
     model, engine = service.deployment.model, service.deployment.engine.info
     settings, policy, test = service.settings, running.scheduler.policy, running.self_test
     a, b, c = running.scheduler.cost.coefficients
-    return {
+    about = {
         "model": model.name,
         "version": model.version,
         "task": model.task,
@@ -149,13 +153,7 @@ async def info(request: Request) -> dict[str, Any]:
             "tokens_in_flight": policy.tokens_running,
         },
         "cost": {"seconds": {"constant": a, "per_token": b, "per_token_squared": c}},
-        "versions": {
-            "longdoc": version("longdoc"),
-            "python": platform.python_version(),
-            "onnxruntime": version("onnxruntime"),
-            "tiktoken": version("tiktoken"),
-            "tokenizers": version("tokenizers"),
-        },
+        "versions": dict(VERSIONS),
         "bundle_digest": model.digest,
         "accuracy": dict(model.accuracy),
         "certificate": dict(model.certificate),
@@ -166,6 +164,7 @@ async def info(request: Request) -> dict[str, Any]:
             "seconds": test.seconds,
         },
     }
+    return json_answer(about)
 
 
 def _whole(tokens: float) -> int | None:
@@ -173,71 +172,16 @@ def _whole(tokens: float) -> int | None:
     return None if math.isinf(tokens) else math.ceil(tokens)
 
 
-def service_of(request: Request) -> Service:
-    """The application's state."""
-    service: Service = request.app.state.service
-    return service
-
-
-def choose_options(wanted: ClassifyRequest, service: Service) -> Options:
-    """The request's options, within the service's limits."""
-    settings = service.settings
-    if len(wanted.texts) > settings.max_texts:
-        raise InvalidRequest(
-            f"{len(wanted.texts)} texts in one request; at most {settings.max_texts} are "
-            "allowed: send more requests, or use /classify/stream"
-        )
-    timeout_ms = wanted.timeout_ms or settings.timeout_ms
-    if timeout_ms > settings.max_timeout_ms:
-        raise InvalidRequest(f"timeout_ms: at most {settings.max_timeout_ms} is allowed")
-    return Options(wanted.top_k, wanted.on_overflow, wanted.evidence, timeout_ms / 1000)
-
-
-def answer_json(service: Service, record: RequestRecord, answer: Answer) -> str:
-    """An answer as JSON; it is counted."""
-    note_answer(service, record, answer)
-    model = service.deployment.model
-    response = ClassifyResponse(
-        id=record.id,
-        model=model.name,
-        attention=model.attention,
-        engine=service.deployment.engine.info.label,
-        results=answer.results,
-        timings_ms=answer.timings_ms(),
-    )
-    return response.model_dump_json()
-
-
-def note_answer(service: Service, record: RequestRecord, answer: Answer) -> None:
-    """Count an answer for the metrics and the log."""
-    metrics = service.metrics
-    tokens = 0
-    for result in answer.results:
-        read = result.tokens
-        tokens += read.used
-        metrics.document_tokens.observe(read.total)
-        if read.truncated:
-            metrics.truncated.inc()
-        if read.windows > 1:
-            metrics.windowed.inc()
-    metrics.documents.inc(len(answer.results))
-    metrics.tokens.inc(tokens)
-    metrics.tokenize_seconds.observe(answer.tokenize)
-    record.texts = (record.texts or 0) + len(answer.results)
-    record.tokens = (record.tokens or 0) + tokens
-    record.took(tokenize=answer.tokenize, queue=answer.queue, infer=answer.infer)
-
-
-async def _read_request(request: Request, kind: type[R]) -> R:
+async def _read_request(request: RequestContext, kind: type[R]) -> R:
     media_type = content_type(request)
     if media_type not in ("application/json", "text/plain"):
         raise UnsupportedMedia(
             f"content type {media_type[:80]!r} is not served; send application/json or text/plain"
         )
-    service, query = service_of(request), _query(request)
-    body = await read_body(request, service)
+    query = _query(request)
+    body = await read_body(request, request.service)
     parse = functools.partial(_parse, kind, media_type, query, body)
-    return await service.parsing.run(len(body), parse)
+    return await request.service.parsing.run(len(body), parse)
 
 
 def _parse(kind: type[R], media_type: str, query: dict[str, str | int], body: bytes) -> R:
@@ -249,7 +193,7 @@ def _parse(kind: type[R], media_type: str, query: dict[str, str | int], body: by
     return parse_request(kind, document)
 
 
-def _query(request: Request) -> dict[str, str | int]:
+def _query(request: RequestContext) -> dict[str, str | int]:
     """The options in the query, as JSON would have them."""
     options: dict[str, str | int] = {}
     if not request.scope["query_string"]:

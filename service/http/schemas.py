@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from service.errors import EmptyText, InvalidRequest
+from service.text.merge import Result
 
 INPUT_NAMES = ("input", "inputs", "text")
 MOST_PASSAGES = 100
@@ -105,89 +106,28 @@ class ClassifyRequest(EstimateRequest):
     ] = None
 
 
-class _AnswerPart:
-    """Base of an answer's parts, of which there are many: plain objects cost a third of models."""
-
-    __slots__ = ()
-    __pydantic_config__ = ConfigDict(extra="forbid")
-
-
 @dataclass(slots=True)
-class Score(_AnswerPart):
-    """A label and its probability."""
+class Timings:
+    """Milliseconds of wall-clock time; the first three add up to the last."""
 
-    label: str
-    score: float
-
-
-@dataclass(slots=True)
-class Tokens(_AnswerPart):
-    """What was read of a text."""
-
-    total: Annotated[int, Field(description="Tokens of the whole text.")]
-    used: Annotated[int, Field(description="Tokens that were read.")]
-    windows: Annotated[int, Field(description="Windows they were read in.")]
-    truncated: Annotated[bool, Field(description="Whether the end was left unread.")]
-
-
-@dataclass(slots=True)
-class Passage(_AnswerPart):
-    """A passage that speaks for the label."""
-
-    start: Annotated[int, Field(description="First character, counted in code points.")]
-    end: Annotated[int, Field(description="One past the last character.")]
-    text: str
-    weight: Annotated[float, Field(description="What the passage adds to the label's logit.")]
-
-
-@dataclass(slots=True)
-class Result(_AnswerPart):
-    """A text's answer."""
-
-    label: str
-    score: float
-    scores: list[Score]
-    tokens: Tokens
-    evidence: list[Passage]
-
-
-@dataclass(slots=True)
-class Timings(_AnswerPart):
-    """Milliseconds; the first three are summed over the request's texts."""
-
-    tokenize: float
-    queue: float
-    infer: float
+    tokenize: Annotated[float, Field(description="Tokenizing, while no window was running.")]
+    queue: Annotated[float, Field(description="Waiting for workers.")]
+    infer: Annotated[float, Field(description="While at least one window was running.")]
     total: float
 
 
-class ClassifyResponse(Message):
+@dataclass(slots=True)
+class ClassifyResponse:
     """The answers, in the order of the texts."""
 
     id: str
     model: str
+    model_version: str
+    bundle_digest: Annotated[str, Field(description="SHA-256 of what was served.")]
     attention: str
     engine: str
     results: list[Result]
     timings_ms: Timings
-
-
-class Estimate(Message):
-    """What a text would take."""
-
-    tokens: int
-    windows: int
-    seconds: Annotated[float, Field(description="Predicted work of one core.")]
-    memory_bytes: Annotated[int, Field(description="Predicted memory of its longest run.")]
-
-
-class EstimateResponse(Message):
-    """What the request would take if it were sent now."""
-
-    estimates: list[Estimate]
-    queue_seconds: Annotated[float, Field(description="Predicted wait before it starts.")]
-    latency_seconds: Annotated[float, Field(description="Predicted time until its answer.")]
-    would_be_admitted: bool
 
 
 class Problem(BaseModel):
@@ -215,7 +155,7 @@ class StreamLine(ClassifyRequest):
 R = TypeVar("R", bound=EstimateRequest)
 
 
-def parse_request(kind: type[R], document: object, *, strict: bool = True) -> R:
+def parse_request(kind: type[R], document: object) -> R:
     """A request from decoded JSON; whatever is wrong with it becomes an InvalidRequest."""
     if not isinstance(document, Mapping):
         raise InvalidRequest("the body must be a JSON object")
@@ -230,7 +170,7 @@ def parse_request(kind: type[R], document: object, *, strict: bool = True) -> R:
     if given:
         values["input"] = document[name]
     try:
-        request = kind.model_validate(values, strict=strict)
+        request = kind.model_validate(values)
     except ValidationError as error:
         raise _invalid(error, name) from None
     for index, text in enumerate(request.texts):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
-from service.http.app import create_app
-from service.http.connections import protocol
+from service.http.app import Application
+from service.http.connection import CHECK_SECONDS, KEEP_ALIVE_SECONDS, MOST_HEAD_BYTES, Connection
 from service.logs import service as log
 from service.output import drain
 from service.service import Service
 
-_KEEP_ALIVE_SECONDS = 75
+_TICK_SECONDS = 0.1  # uvicorn's
+_SPARE_FILES = 16  # descriptors that connections leave to all else
 
 
 class Server(uvicorn.Server):
@@ -25,18 +31,20 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         super().__init__(
             uvicorn.Config(
-                create_app(service),
-                http=protocol(service),
+                Application(service),
+                http=Connection,
+                h11_max_incomplete_event_size=MOST_HEAD_BYTES,
                 ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_keep_alive=round(KEEP_ALIVE_SECONDS),
                 timeout_graceful_shutdown=1,
             )
         )
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each bad caller
         self.service = service
         self._draining = False
 
@@ -61,6 +69,23 @@ class Server(uvicorn.Server):
         log.info("draining: %d requests are still to be answered", self.service.in_flight)
 
     async def on_tick(self, counter: int) -> bool:
-        """End once everything accepted is answered."""
+        """Check the connections; end once everything accepted is answered."""
+        if counter == 0:
+            self.service.most_connections = _most_connections()
+        if counter % round(CHECK_SECONDS / _TICK_SECONDS) == 0:
+            now = time.monotonic()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.check(now)
         self.should_exit = self.should_exit or self.service.drained
         return await super().on_tick(counter)
+
+
+def _most_connections() -> float:
+    """Connections for which the process has descriptors."""
+    try:
+        opened = len(list(Path("/proc/self/fd").iterdir()))
+    except OSError:  # no such system
+        return math.inf
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if most == resource.RLIM_INFINITY else max(1, most - opened - _SPARE_FILES)

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -30,11 +29,11 @@ from service.errors import (
     SlowClient,
     UnsupportedMedia,
 )
-from service.http.body import ClientLeft, body_chunks, content_type, decode_json, is_gzipped
+from service.http.answers import choose_options, note_answer
+from service.http.body import body_chunks, content_type, decode_json, is_gzipped
 from service.http.openapi import STREAM, responses
-from service.http.routes import choose_options, note_answer, service_of
+from service.http.request import ClientLeft, RequestContext
 from service.http.schemas import StreamLine, parse_request
-from service.http.waiting import client_left
 from service.logs import service as log
 from service.service import Service
 
@@ -53,9 +52,9 @@ router = APIRouter()
     openapi_extra=STREAM,
     tags=["classification"],
 )
-async def classify_stream(request: Request) -> Response:
+async def classify_stream(request: RequestContext) -> Response:
     """Classify many texts over one connection, a line each."""
-    service = service_of(request)
+    service = request.service
     if content_type(request) not in MEDIA_TYPES:
         raise UnsupportedMedia(f"send {MEDIA_TYPES[0]}: one JSON object a line")
     is_gzipped(request)  # refused now rather than in the first line
@@ -95,7 +94,7 @@ class _Line:
 class _Stream:
     """One caller's lines, from their first byte until their answer is sent."""
 
-    def __init__(self, request: Request, service: Service) -> None:
+    def __init__(self, request: RequestContext, service: Service) -> None:
         self._request, self._service = request, service
         self._limit = service.settings.max_body_bytes
         self._most = _IN_FLIGHT * service.running.scheduler.policy.lanes
@@ -125,7 +124,7 @@ class _Stream:
                     line = reading.result()
                     if line is None:
                         ended = True
-                        reading = asyncio.create_task(client_left(self._request.receive))
+                        reading = asyncio.create_task(self._request.caller_leaves())
                     else:
                         under_way.append((line, asyncio.create_task(self._answer(line))))
                         reading = asyncio.create_task(_next(lines))
@@ -160,7 +159,7 @@ class _Stream:
         except Exception:  # a fault of ours must not end the other lines
             log.exception("a fault while answering a line")
             return _error_line(caller_id, InternalFault())
-        note_answer(service, self._request.state.record, answer)
+        note_answer(self._request, answer)
         return written
 
     async def _lines(self) -> AsyncIterator[_Line]:

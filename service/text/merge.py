@@ -1,83 +1,119 @@
-"""From what a document's windows gave to its one answer."""
+"""Merge what the windows of a document gave into its one result. Runs on worker threads."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
+from models.errors import EngineError
 from service.engines.base import Floats
-from service.http.schemas import Passage, Result, Score, Tokens
 from service.text.evidence import Shares, combine, strongest
-from service.text.tokenizer import Overflow, Reading
+from service.text.tokenizer import Reading
+
+_DIGITS = 6  # of a score: float32 logits carry no more, and the company of a batch changes the next
+_LEAST = 10.0**-_DIGITS
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a request wants its texts classified."""
+class _Part:
+    """Base of a result's parts, of which there are many: plain objects cost a third of models."""
 
-    top_k: int | None = None
-    on_overflow: Overflow = "window"
-    evidence: int = 0
-    timeout: float = 30.0
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
-@dataclass(frozen=True)
-class Document:
-    """A document that is read: where its passages start, and what reading took."""
+@dataclass(slots=True)
+class Score(_Part):
+    """A label and its probability."""
 
+    label: str
+    score: float
+
+
+@dataclass(slots=True)
+class Tokens(_Part):
+    """What was read of a text."""
+
+    total: Annotated[int, Field(description="Tokens of the whole text.")]
+    used: Annotated[int, Field(description="Tokens that were read.")]
+    windows: Annotated[int, Field(description="Windows they were read in.")]
+    truncated: Annotated[bool, Field(description="Whether the end was left unread.")]
+
+
+@dataclass(slots=True)
+class Passage(_Part):
+    """A passage that speaks for the label."""
+
+    start: Annotated[int, Field(description="First character, counted in code points.")]
+    end: Annotated[int, Field(description="One past the last character.")]
     text: str
-    options: Options
-    reading: Reading
-    passages: NDArray[np.int64] | None
-    seconds: float
+    weight: Annotated[float, Field(description="What the passage adds to the label's logit.")]
 
 
-@dataclass(frozen=True)
-class Part:
-    """What a window gave."""
+@dataclass(slots=True)
+class Result(_Part):
+    """What was found for one text."""
+
+    label: str
+    score: float
+    scores: list[Score]
+    tokens: Tokens
+    evidence: list[Passage]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOutput:
+    """A window's logits and, when evidence is wanted, each passage's share of them."""
 
     logits: Floats  # (labels,)
-    shares: Shares | None  # of its passages, when asked for
+    shares: Shares | None
 
 
-def merge(labels: Sequence[str], document: Document, parts: Sequence[Part]) -> Result:
-    """One answer from all windows: the mean of their logits, weighted by their tokens."""
-    text, options, reading = document.text, document.options, document.reading
-    weights, logits = [1.0], parts[0].logits  # (labels,)
-    if len(parts) > 1:
+def merge(
+    labels: Sequence[str],
+    text: str,
+    reading: Reading,
+    passages: NDArray[np.int64] | None,
+    windows: Sequence[WindowOutput],
+    *,
+    top_k: int | None,
+    evidence: int,
+) -> Result:
+    """Average the windows' logits, weighted by their tokens, and rank labels and passages."""
+    weights, logits = [1.0], windows[0].logits  # (labels,)
+    if len(windows) > 1:
         sizes = [len(window) for window in reading.windows]
         weights = [size / sum(sizes) for size in sizes]  # (windows,)
-        logits = np.average([part.logits for part in parts], axis=0, weights=sizes)
-    scores = _softmax(logits.tolist())
+        logits = np.average([window.logits for window in windows], axis=0, weights=sizes)
+    scores = _probabilities(logits.tolist())
     order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
     best = order[0]
-    passages: list[Passage] = []
-    if document.passages is not None:
-        given = [part.shares for part in parts if part.shares is not None]
-        shares = combine(len(document.passages), given, weights, best)  # (passages,)
-        for start, end, weight in strongest(text, document.passages, shares, options.evidence):
-            passages.append(Passage(start=start, end=end, text=text[start:end], weight=weight))
-    return Result(
-        label=labels[best],
-        score=scores[best],
-        scores=[Score(label=labels[i], score=scores[i]) for i in order[: options.top_k]],
-        tokens=Tokens(
-            total=reading.total,
-            used=reading.used,
-            windows=len(reading.windows),
-            truncated=reading.truncated,
-        ),
-        evidence=passages,
-    )
+    found: list[Passage] = []
+    if passages is not None:
+        given = [window.shares for window in windows if window.shares is not None]
+        shares = combine(len(passages), given, weights, best)  # (passages,)
+        for start, end, weight in strongest(text, passages, shares, evidence):
+            found.append(Passage(start, end, text[start:end], weight))
+    shown = [Score(labels[index], _rounded(scores[index])) for index in order[:top_k]]
+    tokens = Tokens(reading.total, reading.used, len(reading.windows), reading.truncated)
+    return Result(shown[0].label, shown[0].score, shown, tokens, found)
 
 
-def _softmax(logits: list[float]) -> list[float]:
-    """Probabilities. Of a few labels: as arrays, they would take twice as long."""
+def _rounded(score: float) -> float:
+    """The digits that a score has. No label is impossible, and none is certain."""
+    return min(max(round(score, _DIGITS), _LEAST), 1 - _LEAST)
+
+
+def _probabilities(logits: list[float]) -> list[float]:
+    """Softmax over a few labels; as arrays, they would take twice as long."""
     most = max(logits)
-    powers = [math.exp(logit - most) for logit in logits]
+    powers = [math.exp(logit - most) for logit in logits] if math.isfinite(most) else [math.nan]
     total = sum(powers)
+    if not math.isfinite(total):
+        raise EngineError("the engine gave a logit that is not a finite number")
     return [power / total for power in powers]

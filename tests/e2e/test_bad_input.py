@@ -267,7 +267,7 @@ def test_a_huge_top_k_means_all_labels(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
-    [("GET", "/classify", "POST"), ("PUT", "/classify", "POST"), ("POST", "/info", "GET")],
+    [("GET", "/classify", "POST"), ("PUT", "/classify", "POST"), ("POST", "/info", "GET, HEAD")],
 )
 def test_a_wrong_method(served: Served, method: str, path: str, allowed: str) -> None:
     response = httpx.request(method, served.url + path)

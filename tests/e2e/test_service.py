@@ -38,7 +38,8 @@ def served() -> Iterator[Served]:
 def test_an_answer_has_what_the_contract_says(served: Served) -> None:
     response = served.classify(top_k=2)
     body = response.json()
-    assert set(body) == {"id", "model", "attention", "engine", "results", "timings_ms"}
+    made_by = {"model", "model_version", "bundle_digest", "attention", "engine"}
+    assert set(body) == {"id", "results", "timings_ms"} | made_by
     assert (body["model"], body["attention"], body["engine"]) == (
         "fake-linear",
         "linear",

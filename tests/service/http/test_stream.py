@@ -49,7 +49,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 def _held(served: Served) -> int:
-    held: int = served.service._held_bytes
+    held: int = served.service.held_bytes
     return held
 
 

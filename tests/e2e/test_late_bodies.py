@@ -1,4 +1,4 @@
-"""Plain requests, which their connection answers: the same answers as on the framework's way."""
+"""The same answer whether a body comes with its head, after it, in one piece or late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from service.engines.fake import FakeEngine
-from service.http.plain_requests import Exchange
 from tests.support.serving import LABELS, TEXT, Served, fake_deployment, serving, wait_until
 
 AT_ONCE, IN_PARTS, SLOWLY = (), (0.02,), (0.4,)  # seconds between head and body
@@ -29,20 +28,6 @@ def engine() -> FakeEngine:
 def served(engine: FakeEngine) -> Iterator[Served]:
     with serving(fake_deployment(engine), lanes=1, long_lanes=0, group_size=1) as served:
         yield served
-
-
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
-    """The requests that were answered from their connection."""
-    found: list[Exchange] = []
-    begin = Exchange.__init__
-
-    def noted(self: Exchange, *values: Any) -> None:
-        begin(self, *values)
-        found.append(self)
-
-    monkeypatch.setattr(Exchange, "__init__", noted)
-    return found
 
 
 class Caller:
@@ -82,30 +67,24 @@ class Caller:
         self.socket.close()
 
 
-@pytest.mark.parametrize(("pauses", "plain"), [(AT_ONCE, 1), (IN_PARTS, 1), (SLOWLY, 0)])
+@pytest.mark.parametrize("pauses", [AT_ONCE, IN_PARTS, SLOWLY])
 @pytest.mark.parametrize("options", [{}, {"evidence": 2}, {"top_k": None}])
-def test_both_ways_give_the_same_answer(
-    served: Served,
-    begun: list[Exchange],
-    pauses: tuple[float, ...],
-    plain: int,
-    options: dict[str, Any],
+def test_a_body_that_comes_late_gets_the_same_answer(
+    served: Served, pauses: tuple[float, ...], options: dict[str, Any]
 ) -> None:
     with closing(Caller(served)) as caller:
         caller.send(pauses, input=TEXT, **options)
         answer = caller.answer()
-        assert len(begun) == plain
-        usual = served.post("/classify", json={"input": [TEXT], **options})  # a list is not plain
-        assert len(begun) == plain
+        usual = served.post("/classify", json={"input": [TEXT], **options})
         caller.send(input=TEXT)
         assert caller.answer().status_code == 200, "the connection is of no more use"
     assert answer.status_code == usual.status_code == 200
     assert answer.headers.keys() == usual.headers.keys()
     assert answer.headers["x-request-id"] == answer.json()["id"] == "mine"
-    told, as_usual = answer.json(), usual.json()
+    found, as_usual = answer.json(), usual.json()
     for varies in ("id", "timings_ms"):
-        assert told.pop(varies).__class__ is as_usual.pop(varies).__class__
-    assert told == as_usual
+        assert found.pop(varies).__class__ is as_usual.pop(varies).__class__
+    assert found == as_usual
 
 
 @pytest.mark.parametrize("pauses", [AT_ONCE, SLOWLY])
@@ -139,18 +118,8 @@ def test_a_run_that_fails_is_a_500_that_says_nothing_of_the_text(
     assert TEXT not in failed.text
 
 
-def test_what_does_not_surely_fit_into_one_window_is_not_plain(
-    served: Served, begun: list[Exchange]
-) -> None:
-    with closing(Caller(served)) as caller:
-        caller.send(input="word " * 100)
-        answer = caller.answer().json()
-    assert answer["results"][0]["tokens"]["windows"] > 1
-    assert begun == []
-
-
 def test_a_caller_who_leaves_is_counted_and_holds_nothing(
-    served: Served, engine: FakeEngine, begun: list[Exchange]
+    served: Served, engine: FakeEngine
 ) -> None:
     gate = threading.Event()
     engine.seconds = lambda _batch, _n: float(not gate.wait(10))
@@ -158,7 +127,7 @@ def test_a_caller_who_leaves_is_counted_and_holds_nothing(
     callers = [Caller(served) for _ in range(3)]
     for caller in callers:
         caller.send(input=TEXT)
-    wait_until(lambda: len(begun) == 3)
+    wait_until(lambda: scheduler.depth == 3)
     for caller in callers:
         caller.close()
     wait_until(lambda: served.service.in_flight == 0)
@@ -167,7 +136,7 @@ def test_a_caller_who_leaves_is_counted_and_holds_nothing(
     assert len(engine.runs) == before + 1, "what nobody waits for was run"
     counted = "longdoc_disconnected_requests_total 3.0"
     wait_until(lambda: counted in served.get("/metrics").text)
-    assert served.service._held_bytes == 0
+    assert served.service.held_bytes == 0
 
 
 def test_a_request_whose_body_is_on_its_way_when_the_service_ends_is_answered() -> None:

@@ -1,0 +1,284 @@
+"""What a connection may do: uvicorn's h11 protocol with limits of time and memory.
+
+uvicorn answers requests in order and stops reading from a caller who sends more than is parsed.
+It has no time limit on a head, on a body that nobody reads any more or on an answer that the
+caller does not read. Those are here, with a count of all that a connection makes the service keep.
+`tests/service/http/test_connection.py` pins what this relies on in uvicorn and h11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import select
+import time
+from typing import Any
+
+import h11
+from h11._receivebuffer import ReceiveBuffer
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from service.errors import (
+    HeadTooLarge,
+    MalformedRequest,
+    Overloaded,
+    ServiceError,
+    TooManyConnections,
+)
+from service.http.problems import problem_response
+from service.http.request import UNMATCHED, RequestContext
+from service.service import Service
+
+MOST_HEAD_BYTES = 65_536
+MOST_UNPARSED_BYTES = 65_536  # of requests behind one that is being answered; then reading stops
+KEEP_ALIVE_SECONDS = 75.0
+LINGER_SECONDS = 2.0  # how long the rest of a body is thrown away, so that the answer arrives
+SLOWEST_READER = 1024  # bytes a second that a caller must take of an answer
+CHECK_SECONDS = 0.5  # how often connections are checked
+
+_HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+#: Fields of which a request has one: of two, some servers take the first and others the last.
+ONCE = frozenset(
+    (
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"expect",
+        b"inference-header-content-length",
+        b"transfer-encoding",
+        b"x-api-key",
+        b"x-request-id",
+    )
+)
+
+
+class _Heads(ReceiveBuffer):
+    """h11's buffer, which refuses heads that have a field twice (h11 itself merges some)."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """The lines of a head once it is complete."""
+        lines: list[bytearray] | None = super().maybe_extract_lines()
+        if lines is not None:
+            names = [bytes(line.partition(b":")[0]).lower() for line in lines]
+            if len(set(names)) < len(names):
+                for name in ONCE.intersection(names):
+                    if names.count(name) > 1:
+                        raise h11.RemoteProtocolError(f"{name.decode()} is given twice")
+        return lines
+
+
+class _Transport:
+    """What uvicorn knows of a connection's transport; to close it is the connection's affair."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
+        self.write, self.write_eof = transport.write, transport.write_eof
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.get_extra_info = transport.get_extra_info
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.abort, self.close_now = transport.abort, transport.close
+        self.close = connection.end
+        self._transport, self._connection = transport, connection
+
+    def is_closing(self) -> bool:
+        """Whether nothing more will be sent."""
+        return self._connection.ends or self._transport.is_closing()
+
+
+class Connection(H11Protocol):
+    """One caller's connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
+        self.conn._receive_buffer = _Heads()
+        self.service: Service = app_state["service"]
+        self.request: RequestContext | None = None  # the one that is being answered
+        self.ends = False  # only what is written is still sent, and what comes is thrown away
+        self._ignores = False  # what comes is thrown away, though an answer is still due
+        self._phase: tuple[str, object] = ("idle", None)  # what is waited for, in which request
+        self._deadline = math.inf
+        self._write_deadline = math.inf
+        self._unwritten = 0  # bytes, when the write deadline was set
+        self._kept_bytes = 0  # as the service has counted them
+
+    # What uvicorn calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a new connection, unless there are too many."""
+        self._transport = _Transport(transport, self)
+        super().connection_made(self._transport)  # type: ignore[arg-type]
+        self._phase, self._deadline = ("head", None), time.monotonic() + self._patience
+        if len(self.connections) > self.service.most_connections:
+            self._refuse(TooManyConnections())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give back what was kept; drop what was being done."""
+        super().connection_lost(exc)
+        if self.request is not None and self._is_answering:
+            self.request.leave()
+        self.request = None
+        self._unset_keepalive_if_required()
+        self.service.held_bytes -= self._kept_bytes
+        self._kept_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came."""
+        if not self.ends and not self._ignores:
+            super().data_received(data)
+            self._look()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request."""
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        """Await the caller's reading."""
+        super().pause_writing()
+        self._await_reader(time.monotonic())
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        super().resume_writing()
+        self._write_deadline = math.inf
+        if self.ends:
+            self._await_reader(time.monotonic())
+
+    def handle_events(self) -> None:
+        """Begin to answer what is parsed.
+
+        While only few requests have come behind the one that is being answered, reading goes on:
+        that is how a caller who hangs up is noticed.
+        """
+        super().handle_events()
+        unparsed = len(self.conn._receive_buffer)
+        waits = self.flow.read_paused and self.conn.their_state is h11.DONE
+        if waits and unparsed <= MOST_UNPARSED_BYTES:
+            self.flow.resume_reading()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """Refuse what is not HTTP; an answer that is due before it comes first."""
+        if self._is_answering and not self.cycle.more_body:
+            self._ignores, self.cycle.keep_alive = True, False
+        elif self._phase[0] != "answer" and len(self.conn._receive_buffer) > MOST_HEAD_BYTES:
+            self._refuse(HeadTooLarge(f"a head may have {MOST_HEAD_BYTES} bytes"))
+        else:
+            self._refuse(MalformedRequest("this is not HTTP, or a field is given twice"))
+
+    def shutdown(self) -> None:
+        """End the connection once its request is answered."""
+        if not self.ends:
+            super().shutdown()
+
+    def _should_upgrade(self) -> bool:
+        return False  # an offer, which a server may ignore (RFC 9110, 7.8)
+
+    # Limits.
+
+    @property
+    def _patience(self) -> float:
+        return self.service.settings.body_seconds
+
+    def _look(self) -> None:
+        """See what is waited for now, and until when; a deadline is not reset by bytes."""
+        state = self.conn.their_state
+        if state is h11.IDLE:
+            phase = "head" if self.conn._receive_buffer else "idle"
+        elif state is h11.SEND_BODY and self.cycle.response_complete:
+            phase = "rest"  # of a body that nobody reads
+        else:
+            phase = "answer"
+        if (phase, self.cycle) != self._phase:
+            self._phase = phase, self.cycle
+            seconds = {"idle": KEEP_ALIVE_SECONDS, "answer": math.inf}.get(phase, self._patience)
+            self._deadline = time.monotonic() + seconds
+        self.count()
+        service = self.service
+        if phase == "head" and service.held_bytes > service.settings.max_held_bytes:
+            self._refuse(Overloaded(retry_after=1.0))
+
+    def count(self) -> None:
+        """Tell the service how many bytes wait here to be parsed, read or written."""
+        kept = len(self.conn._receive_buffer) + self._transport.get_write_buffer_size()
+        if self.cycle is not None and not self.cycle.response_complete:
+            kept += len(self.cycle.body)
+        self.service.held_bytes += kept - self._kept_bytes
+        self._kept_bytes = kept
+
+    def _await_reader(self, now: float) -> None:
+        self._unwritten = self._transport.get_write_buffer_size()
+        self._write_deadline = now + self._patience
+        self.count()
+
+    def check(self, now: float) -> None:
+        """End the connection when its caller is too slow, or has left unseen."""
+        if now >= self._deadline:
+            if self.ends:
+                self._transport.abort()
+            else:
+                self.end()
+        elif now >= self._write_deadline:
+            taken = self._unwritten - self._transport.get_write_buffer_size()
+            if taken < SLOWEST_READER * self._patience:
+                self._transport.abort()
+            else:
+                self._await_reader(now)
+        elif self.flow.read_paused and self._is_answering and self._has_hung_up():
+            self._transport.abort()
+        self.count()
+
+    def end(self) -> None:
+        """Close once what is written has been sent, and read.
+
+        Closed at once while the caller still sends, its system would throw away the answer.
+        """
+        if self.ends:
+            return
+        self.ends = True
+        now = time.monotonic()
+        their_state = self.conn.their_state
+        if their_state in (h11.SEND_BODY, h11.ERROR) or self._ignores:
+            self._deadline = now + LINGER_SECONDS
+            self.flow.resume_reading()
+            self._transport.write_eof()
+        else:
+            self._deadline = math.inf
+            self._await_reader(now)
+            self._transport.close_now()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _has_hung_up(self) -> bool:
+        """Whether the caller is gone, which no event tells while nothing is read."""
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), _HUNG_UP)
+        return bool(poll.poll(0))
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer what never becomes a request, unless an answer has begun; then end."""
+        if self._is_answering:
+            self.cycle.disconnected = True  # nobody needs what is being done for it
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = problem_response(error, "")
+            headers = [*response.raw_headers, (b"connection", b"close")]
+            for event in (
+                h11.Response(status_code=response.status_code, headers=headers),
+                h11.Data(data=bytes(response.body)),
+                h11.EndOfMessage(),
+            ):
+                self._transport.write(self.conn.send(event) or b"")
+            self.service.metrics.count_request(UNMATCHED, response.status_code, 0.0)
+        self._ignores = True
+        self.end()
