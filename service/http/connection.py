@@ -35,7 +35,8 @@ MOST_HEAD_BYTES = 65_536
 MOST_UNPARSED_BYTES = 65_536  # of requests behind one that is being answered; then reading stops
 KEEP_ALIVE_SECONDS = 75.0
 LINGER_SECONDS = 2.0  # how long the rest of a body is thrown away, so that the answer arrives
-SLOWEST_READER = 1024  # bytes a second that a caller must take of an answer
+UNREAD_SECONDS = 60.0  # in which a caller must take some of an answer
+SLOWEST_READER = 1024  # bytes a second, on average over that time
 CHECK_SECONDS = 0.5  # how often connections are checked
 
 _HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
@@ -102,6 +103,7 @@ class Connection(H11Protocol):
         self.conn._receive_buffer = _Heads()
         self.service: Service = app_state["service"]
         self.request: RequestContext | None = None  # the one that is being answered
+        self._is_lost = False
         self.ends = False  # only what is written is still sent, and what comes is thrown away
         self._ignores = False  # what comes is thrown away, though an answer is still due
         self._phase: tuple[str, object] = ("idle", None)  # what is waited for, in which request
@@ -127,8 +129,8 @@ class Connection(H11Protocol):
             self.request.leave()
         self.request = None
         self._unset_keepalive_if_required()
-        self.service.held_bytes -= self._kept_bytes
-        self._kept_bytes = 0
+        self._is_lost = True
+        self.count()
 
     def data_received(self, data: bytes) -> None:
         """Parse what came."""
@@ -209,14 +211,16 @@ class Connection(H11Protocol):
     def count(self) -> None:
         """Tell the service how many bytes wait here to be parsed, read or written."""
         kept = len(self.conn._receive_buffer) + self._transport.get_write_buffer_size()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._is_answering:
             kept += len(self.cycle.body)
+        if self._is_lost:
+            kept = 0
         self.service.held_bytes += kept - self._kept_bytes
         self._kept_bytes = kept
 
     def _await_reader(self, now: float) -> None:
         self._unwritten = self._transport.get_write_buffer_size()
-        self._write_deadline = now + self._patience
+        self._write_deadline = now + UNREAD_SECONDS
         self.count()
 
     def check(self, now: float) -> None:
@@ -228,7 +232,7 @@ class Connection(H11Protocol):
                 self.end()
         elif now >= self._write_deadline:
             taken = self._unwritten - self._transport.get_write_buffer_size()
-            if taken < SLOWEST_READER * self._patience:
+            if taken < SLOWEST_READER * UNREAD_SECONDS:
                 self._transport.abort()
             else:
                 self._await_reader(now)
