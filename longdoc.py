@@ -48,6 +48,11 @@ COMMANDS: dict[str, Command] = {
         "training.train_command", "Train a classifier from labelled documents", "torch"
     ),
     "import": Command("training.importing.command", "Import a Hugging Face checkpoint", "torch"),
+    "arena": Command(
+        "training.arena_command",
+        "Train every attention on tasks that a bag of words cannot solve",
+        "torch",
+    ),
     "evaluate": Command(
         "training.evaluate_command",
         "Evaluate a checkpoint or bundle on labelled documents",

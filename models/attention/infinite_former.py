@@ -25,6 +25,9 @@ class InfiniteFormerAttention(Attention):
     document, and only whole segments ever enter it, since the last is read by none.
     """
 
+    #: Whether the memory is read; without it the segments know nothing of each other.
+    remembers: bool = True
+
     def __init__(
         self,
         heads: int,
@@ -75,6 +78,9 @@ class InfiniteFormerAttention(Attention):
         short_term = fused_softmax_attention(
             q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), real
         ).view(batch, segments, heads, size, d)
+        if not self.remembers:
+            out = short_term.transpose(1, 2)
+            return out.reshape(batch, heads, segments * size, d)[:, :, :n]
         signal = self._signal(q)
         seen = torch.cat([k, v], dim=-1)  # (batch, segments, heads, size, 2 d)
         long_term = self._sticky(q, seen, signal) if self.sticky else self._even(q, seen, signal)

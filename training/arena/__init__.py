@@ -1,0 +1,1 @@
+"""Tasks that a bag of words cannot solve, and every attention mechanism trained on them."""
