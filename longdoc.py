@@ -62,7 +62,7 @@ COMMANDS: dict[str, Command] = {
         "export.command", "Export checkpoints to bundles, with certificates", "torch"
     ),
     "verify": Command(
-        "export.verify_command", "Measure a bundle's certificates again on this machine", "torch"
+        "export.verify_command", "Check a bundle's certificates again, or a running service"
     ),
     "bench": Command(
         "benchmarks.engine.command", "Measure time and memory against document length"

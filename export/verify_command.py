@@ -1,4 +1,4 @@
-"""`longdoc verify`: a bundle's certificates, measured again on this machine."""
+"""`longdoc verify`: a bundle's certificates, measured again here, or a running service."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import Path
 
 from models.bundle import load_bundle
 from models.description import TOKENIZER
+from models.extras import require
+from service.commands import verify as verify_service
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="the bundle's folder")
+    parser.add_argument(
+        "target", metavar="BUNDLE|URL", help="a bundle's folder, or the address of a service"
+    )
     parser.add_argument(
         "--text",
         type=Path,
@@ -21,11 +25,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sentences, on which changed labels are not judged)",
     )
     parser.add_argument("--json", action="store_true", help="print the certificates as JSON")
+    verify_service.configure(parser.add_argument_group("options for a service"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check every digest, then every graph; 1 when one does not hold here."""
-    bundle = load_bundle(args.bundle)
+    """Check a service, or every digest and graph of a bundle; 1 when something does not hold."""
+    if args.target.startswith(("http://", "https://")):
+        return verify_service.run(args.target, args)
+    require("torch", "longdoc verify BUNDLE")
+    return _verify_bundle(args)
+
+
+def _verify_bundle(args: argparse.Namespace) -> int:
+    bundle = load_bundle(Path(args.target))
     from export.certificate import certify  # noqa: PLC0415 - loads torch
     from export.documents import read_documents  # noqa: PLC0415
 
