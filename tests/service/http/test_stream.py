@@ -164,7 +164,7 @@ def test_answers_that_nobody_reads_stop_the_reading() -> None:
 
 
 def test_unread_answers_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.http.stream._UNREAD_SECONDS", 0.5)
+    monkeypatch.setattr("service.http.connection.UNREAD_SECONDS", 0.5)
     with serving(fake_deployment(FakeEngine(len(LABELS)))) as served:
         line = json.dumps({"id": "i" * 500_000, "input": "a"}).encode() + b"\n"
         with _begin(served) as connection:
