@@ -4,10 +4,12 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 FILES := pyproject.toml constraints.txt
-PEER_NAMES := litserve bentoml ray mlserver
+PEER_NAMES := litserve bentoml ray mlserver triton
+# PyTriton works with Debian's Python 3.11.2 and not with later 3.11; all peers run on the same.
+PEER_PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve bench loadtest dashboard screenshots browser test lint format types imports package ci clean peers peers-setup
+.PHONY: help setup serve bench loadtest dashboard screenshots browser test lint format types imports package ci clean pages peers peers-setup
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,14 +52,23 @@ bench: $(VENV)/.torch ## Measure time and memory against length, all of it (hour
 
 # Each peer has an environment of its own; one that cannot be installed is left out.
 .venv-peers-%/.ready: benchmarks/peers/environments/%.txt
-	$(PYTHON) -m venv .venv-peers-$*
+	$(PEER_PYTHON) -m venv .venv-peers-$*
 	.venv-peers-$*/bin/python -m pip install --quiet --disable-pip-version-check \
 		--requirement $< && touch $@ || echo "$* could not be installed and is left out"
 
-peers-setup: $(VENV)/.dev $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
+# Longdoc, plain FastAPI and the graph without a server: the same Python as the peers.
+.venv-peers-longdoc/.ready: $(FILES)
+	$(PEER_PYTHON) -m venv .venv-peers-longdoc
+	.venv-peers-longdoc/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable . && touch $@
 
-peers: peers-setup ## Compare with other servers and write docs/peers.md (30 minutes; PEERS=--quick: 5)
-	$(BIN)/python -m benchmarks.peers run $(PEERS)
+peers-setup: $(VENV)/.dev .venv-peers-longdoc/.ready $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
+
+peers: peers-setup ## Compare with other servers (an hour; PEERS=--quick: 5 minutes); resumable
+	$(BIN)/python -m benchmarks.peers $(PEERS)
+
+pages: $(VENV)/.dev ## Write the pages of measured figures in docs/ from the stored results
+	$(BIN)/python -m benchmarks.pages
 
 loadtest: $(VENV)/.loadtest ## Load the bundled classifier with all kinds of callers (ARGS="…" chooses what)
 	@mkdir -p runs

@@ -1,18 +1,52 @@
-"""What machine this is and what runs on it: stored beside every figure."""
+"""This machine, its limits and the versions in use: stored with every figure."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks.records import Environment
+from benchmarks.quiet import cores_in_use
+from benchmarks.records import Environment, Run
 
 _CGROUP = Path("/sys/fs/cgroup")
 _PACKAGES = ("longdoc", "numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tokenizers")
 _ROOT = Path(__file__).resolve().parent.parent
+
+
+def now() -> str:
+    """The moment, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def begin_run(
+    prefix: str,
+    plan: str,
+    command: str,
+    *,
+    load_before: float | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Run:
+    """A run that starts now on this machine, named by its prefix, moment and plan."""
+    started = now()
+    machine = describe_environment()
+    digest = hashlib.sha256(plan.encode()).hexdigest()[:6]
+    return Run(
+        run="-".join(filter(None, [prefix, started[:19].replace(":", ""), digest])),
+        started=started,
+        finished=None,
+        command=command,
+        plan=plan,
+        environment=machine.model_copy(
+            update={"versions": machine.versions | dict(versions or {})}
+        ),
+        load_before=cores_in_use() if load_before is None else load_before,
+    )
 
 
 def describe_environment() -> Environment:
@@ -68,7 +102,8 @@ def _commit() -> str | None:
     commit = _first_line(["git", "-C", str(_ROOT), "rev-parse", "HEAD"])
     if commit is None:
         return None
-    changed = _first_line(["git", "-C", str(_ROOT), "status", "--porcelain", "-uno"])
+    code = ["--", ".", ":!benchmarks/results.sqlite"]  # measuring itself may change the store
+    changed = _first_line(["git", "-C", str(_ROOT), "status", "--porcelain", "-uno", *code])
     return commit + (" with changes" if changed else "")
 
 

@@ -1,7 +1,8 @@
-"""What a measurement leaves behind: the records, their schema, and the figures drawn from them.
+"""What a measurement stores: the records, their schema, and the figures computed from them.
 
 Measurement   one attention, engine, precision, length and batch: raw times, peak memory
-LoadTest      one load on a running service: by second, by length, errors, raw requests apart
+LoadTest      one load on a running server: by second, by length, errors; raw requests apart
+Figure        raw values of any other quantity, with the conditions they were measured under
 Run           what one command set out to measure, on which machine, and whether it finished
 
 Every record names its run; a run holds the environment it was made in. Nothing heavy is
@@ -184,12 +185,13 @@ class Generator(Record):
 
 
 class LoadTest(Record):
-    """A load on a service, warm-up excluded. Times count from when a request was due.
+    """A load on a server, warm-up excluded. Times count from when a request was due.
 
     `server` names what answered: longdoc or a peer. `sweep` joins the tests of one sweep or
     comparison, such as one server at several rates. The raw requests are stored apart, as
     `Requests`. `length` is that of every document, when all have the same. Metrics are read
-    before the warm-up and after the last answer, so warm-up's requests are counted beside.
+    before the warm-up and after the last answer; the warm-up's requests are counted apart.
+    Memory is that before the load (idle), its peak, and that some seconds after the last answer.
     """
 
     kind: Literal["load"] = "load"
@@ -228,6 +230,7 @@ class LoadTest(Record):
     documents_per_second: Annotated[float, Field(ge=0)] | None = None
     by_request: tuple[RequestKind, ...] = ()
     service_idle_bytes: Bytes | None = None
+    service_after_bytes: Bytes | None = None
     warm_up_requests: Count = 0
     warm_up_errors: dict[str, Count] = Field(default_factory=dict)
     generator: Generator | None = None
@@ -251,12 +254,34 @@ class Requests(Record):
     error: tuple[str, ...] = ()
 
 
-AnyRecord = Run | Measurement | LoadTest
+class Figure(Record):
+    """Raw values of one quantity, in `unit`; `subject` and `conditions` say of what.
 
-KINDS: Final[dict[str, type[Run] | type[Measurement] | type[LoadTest]]] = {
+    name: which measurement, such as `fidelity`, `cold start`, `bare engine`.
+    """
+
+    kind: Literal["figure"] = "figure"
+    run: Name
+    created: Moment
+    name: Name
+    subject: Name
+    unit: str
+    values: tuple[float, ...]
+    conditions: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """The median of the values."""
+        return percentile(self.values, 50)
+
+
+AnyRecord = Run | Measurement | LoadTest | Figure
+
+KINDS: Final[dict[str, type[AnyRecord]]] = {
     "run": Run,
     "bench": Measurement,
     "load": LoadTest,
+    "figure": Figure,
 }
 
 

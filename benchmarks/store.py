@@ -16,7 +16,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchmarks.records import KINDS, SCHEMA, AnyRecord, LoadTest, Measurement, Requests, Run
+from benchmarks.records import (
+    KINDS,
+    SCHEMA,
+    AnyRecord,
+    Figure,
+    LoadTest,
+    Measurement,
+    Requests,
+    Run,
+)
 from models.errors import LongdocError
 
 #: The layout of the file itself, kept in its user_version.
@@ -61,6 +70,7 @@ class Loaded:
     runs: dict[str, Run]
     measurements: list[Measurement]
     load_tests: list[tuple[int, LoadTest]]
+    figures: list[Figure]
     problems: list[Problem]
 
 
@@ -83,7 +93,7 @@ class Store:
 
     def load(self) -> Loaded:
         """Read all that can be read."""
-        loaded = Loaded({}, [], [], [])
+        loaded = Loaded({}, [], [], [], [])
         if not self.path.exists():
             return loaded
         with self._open() as connection:
@@ -98,6 +108,8 @@ class Store:
                     loaded.runs[record.run] = record
                 elif isinstance(record, Measurement):
                     loaded.measurements.append(record)
+                elif isinstance(record, Figure):
+                    loaded.figures.append(record)
                 else:
                     loaded.load_tests.append((number, record))
         return loaded

@@ -1,8 +1,7 @@
-"""Everything the pages show is read here: results files, bundles, fidelity figures."""
+"""Everything the pages show is read here: results files and bundles."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +9,15 @@ from typing import Any
 
 import streamlit as st
 
-from benchmarks.records import LoadTest, Measurement, Run
+from benchmarks.fidelity.report import NAME as FIDELITY
+from benchmarks.fidelity.report import SHOWN_AS_EXACT
+from benchmarks.records import Figure, LoadTest, Measurement, Run
 from benchmarks.store import LOCAL, SHIPPED, Store, load_all
 from dashboard.accuracy import Classifier
 from dashboard.series import in_order
 from models.bundle import MANIFEST, ROOT, Manifest, find_bundles
 from models.description import parse
 from models.errors import BundleError
-from models.mechanisms import ATTENTIONS
-
-FIDELITY = Path(__file__).resolve().parent.parent / "docs" / "fidelity.json"
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,7 @@ class Results:
     runs: dict[str, Run]
     measurements: dict[str, list[Measurement]]
     load_tests: list[LoadTest]
+    figures: list[Figure]
     problems: list[str]
 
     def measured_runs(self) -> list[Run]:
@@ -66,12 +65,13 @@ def read_results(paths: Sequence[Path]) -> Results:
     """Read results files; what cannot be read becomes a sentence."""
     stores = [Store(path, read_only=path == SHIPPED) for path in dict.fromkeys(paths)]
     loaded, problems = load_all(stores)
-    found = Results({}, {}, [], problems)
+    found = Results({}, {}, [], [], problems)
     for each in loaded:
         found.runs.update(each.runs)
         for record in each.measurements:
             found.measurements.setdefault(record.run, []).append(record)
         found.load_tests.extend(test for _, test in each.load_tests)
+        found.figures.extend(each.figures)
     return found
 
 
@@ -111,32 +111,17 @@ def read_classifiers(root: Path) -> list[Classifier]:
     return sorted(found, key=lambda each: (each.dataset, order.index(each.attention)))
 
 
-def fidelity_rows(path: Path = FIDELITY) -> list[dict[str, Any]]:
-    """Approximation errors with their mean and extremes over seeds; none when there is no file."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            {
-                "approximation": entry["approximation"],
-                "attention": _attention_of(entry["approximation"]),
-                "approximates": entry["approximates"],
-                "data": entry["data"],
-                "n": entry["n"],
-                "budget_name": entry["budget_name"],
-                "budget": entry["budget"],
-                "error": max(_FLOOR, sum(entry["errors"]) / len(entry["errors"])),
-                "least": max(_FLOOR, min(entry["errors"])),
-                "most": max(_FLOOR, *entry["errors"]),
-            }
-            for entry in entries
-        ]
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-        return []
-
-
-_FLOOR = 1e-3  # smaller errors are drawn here: exact but for rounding
-
-
-def _attention_of(approximation: str) -> str:
-    first = approximation.partition(",")[0]
-    return next((spec.name for spec in ATTENTIONS if spec.title == first), first)
+def fidelity_rows(found: Results) -> list[dict[str, Any]]:
+    """Approximation errors of the last run, with their mean and extremes over seeds."""
+    figures = [figure for figure in found.figures if figure.name == FIDELITY]
+    return [
+        {
+            "approximation": figure.subject,
+            **figure.conditions,
+            "error": max(SHOWN_AS_EXACT, sum(figure.values) / len(figure.values)),
+            "least": max(SHOWN_AS_EXACT, min(figure.values)),
+            "most": max(SHOWN_AS_EXACT, *figure.values),
+        }
+        for figure in figures
+        if figure.run == figures[-1].run
+    ]

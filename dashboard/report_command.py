@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from dashboard.report import make_report  # noqa: PLC0415
 
     results = read_results((SHIPPED, args.store))
-    page = make_report(results, read_classifiers(args.bundles), fidelity_rows())
+    page = make_report(results, read_classifiers(args.bundles), fidelity_rows(results))
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(page, encoding="utf-8")
     for problem in results.problems:

@@ -12,6 +12,7 @@ import numpy as np
 
 from export.documents import Documents
 from models.encoders.config import NetworkConfig
+from models.probabilities import softmax
 from service.engines.base import Engine, Floats, Ids, Output
 
 LENGTHS = (1, 2, 3, 17, 64, 100, 509, 1024, 4099, 16384)
@@ -59,9 +60,7 @@ class Agreement:
 
 def probabilities(logits: Floats) -> Floats:
     """Softmax over the labels."""
-    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    shares: Floats = (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
-    return shares
+    return softmax(logits).astype(np.float32)
 
 
 def compare(

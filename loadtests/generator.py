@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.load.samples import Sample, Usage, from_rows
-from benchmarks.servers.ending import end_process
-from benchmarks.servers.ports import free_port
+from benchmarks.load.samples import Sample, Usage
+from benchmarks.load.summary import Outcome
+from benchmarks.servers.process import end_process, free_port
 from loadtests.plan import PROGRESS, RESULT, VARIABLE, Plan
 from models.errors import LongdocError
 
@@ -32,29 +32,6 @@ _WORKERS_WAIT = 60
 
 class GeneratorError(LongdocError):
     """A load generator that could not do its work."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a load left behind, raw; the plan's rate and users unless others are told."""
-
-    samples: list[Sample]
-    metrics_before: dict[str, float]
-    metrics_after: dict[str, float]
-    memory: list[tuple[float, int]]
-    memory_idle: int | None
-    memory_peak: int | None
-    usages: list[Usage]
-    seconds: float
-    in_flight: int
-    note: str
-    rate: float | None = None
-    users: int | None = None
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether somebody ended it before its time."""
-        return self.note == "interrupted"
 
 
 @dataclass(frozen=True)
@@ -82,7 +59,7 @@ def run_load(plan: Plan, placement: Placement, show: Show) -> Outcome:
                 process.wait(15)
             except subprocess.TimeoutExpired:
                 process.kill()
-        return _read_result(folder, 1)
+        return _read_result(plan, folder, 1)
 
 
 def run_web(plan: Plan, placement: Placement, host: str, port: int) -> Iterator[Outcome]:
@@ -93,14 +70,14 @@ def run_web(plan: Plan, placement: Placement, host: str, port: int) -> Iterator[
         try:
             while process.poll() is None:
                 if (folder / RESULT.format(number)).exists():
-                    yield _read_result(folder, number)
+                    yield _read_result(plan, folder, number)
                     number += 1
                 time.sleep(_POLL)
         except KeyboardInterrupt:
             process.terminate()
             process.wait(15)
         if (folder / RESULT.format(number)).exists():
-            yield _read_result(folder, number)
+            yield _read_result(plan, folder, number)
         elif process.returncode not in (0, 1, -15):
             raise GeneratorError(_last_words(folder))
 
@@ -176,15 +153,15 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, show: Show) -> None:
             continue
 
 
-def _read_result(folder: Path, number: int) -> Outcome:
+def _read_result(plan: Plan, folder: Path, number: int) -> Outcome:
     try:
         found = json.loads((folder / RESULT.format(number)).read_text(encoding="utf-8"))
     except OSError:
         raise GeneratorError(_last_words(folder)) from None
-    found["samples"] = from_rows(found["samples"])
+    found["samples"] = [Sample(*row) for row in found["samples"]]
     found["memory"] = [(at, held) for at, held in found["memory"]]
     found["usages"] = [Usage(cpu, wall, tuple(slept)) for cpu, wall, slept in found["usages"]]
-    return Outcome(**found)
+    return Outcome(model=plan.model, warm_up=plan.warm_up, **found)
 
 
 def _last_words(folder: Path) -> str:

@@ -8,17 +8,15 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import product
 
 from benchmarks.documents.lengths import Lengths
-from benchmarks.environment import describe_environment
+from benchmarks.environment import begin_run, now
 from benchmarks.quiet import cores_in_use
 from benchmarks.records import LoadTest, Run
-from benchmarks.servers.ending import unwind_when_terminated
+from benchmarks.servers.process import StartError, unwind_when_terminated
 from benchmarks.store import Store
-from loadtests.campaign import Campaign, Load, Service, reach, say
 from loadtests.deployments import Deployment
 from loadtests.generator import MASTER_PORT, run_web, run_worker
 from loadtests.html_report import write_report
@@ -26,7 +24,7 @@ from loadtests.limits import Limit
 from loadtests.options import Request, configure, read_request
 from loadtests.peak import Peak, find_peak
 from loadtests.plan import Plan
-from loadtests.service_process import ServiceError
+from loadtests.runner import Load, LoadRunner, Service, open_service, say
 from loadtests.table import load_of, remarks, summary_table, title_of
 from models.errors import ConfigError
 
@@ -41,32 +39,32 @@ def run(args: argparse.Namespace) -> int:
     request = read_request(args)
     if args.html is not None and not args.html.resolve().parent.is_dir():
         raise ConfigError(f"--html: there is no folder {args.html.parent}")
-    campaign = Campaign(request.course, Store(args.store), joined=_is_joined(request), say=say)
+    runner = LoadRunner(request.options, Store(args.store), joined=_is_joined(request), say=say)
     before = cores_in_use()  # before a service of ours starts
     current: Run | None = None
     conclusions: list[str] = []
     code = 0
     for deployment, lengths, load in _points(request):
         try:
-            with reach(deployment, request.address, request.course.key) as service:
-                current = current or _begin(request, campaign, before)
-                plan = campaign.prepare(service, lengths, load)
+            with open_service(deployment, request.address, request.options.key) as service:
+                current = current or _begin(request, runner, before)
+                plan = runner.prepare(service, lengths, load)
                 if plan is None:
                     continue
                 if args.web:
-                    _steer(campaign, plan, service, lengths, args)
+                    _steer(runner, plan, service, lengths, args)
                 elif request.peak:
-                    conclusions.append(_seek(campaign, plan, service, lengths, request.peak))
+                    conclusions.append(_seek(runner, plan, service, lengths, request.peak))
                 else:
-                    _announce(campaign.run(plan, service, lengths))
-        except ServiceError as error:
+                    _announce(runner.run(plan, service, lengths))
+        except StartError as error:
             if request.points == 1:
                 raise
             say(f"{deployment.title if deployment else ''}: {error}")
             code = 1
-        if campaign.interrupted:
+        if runner.interrupted:
             break
-    return _conclude(args, request, campaign, current, conclusions) or code
+    return _conclude(args, request, runner, current, conclusions) or code
 
 
 def _is_joined(request: Request) -> bool:
@@ -85,19 +83,19 @@ def _points(request: Request) -> Iterator[tuple[Deployment | None, Lengths, Load
 
 
 def _steer(
-    campaign: Campaign, plan: Plan, service: Service, lengths: Lengths, args: argparse.Namespace
+    runner: LoadRunner, plan: Plan, service: Service, lengths: Lengths, args: argparse.Namespace
 ) -> None:
     """Let the user start and stop loads in the browser; keep each one's record."""
     plan = plan.with_(seconds=None, least=0)
     say(f"Locust's page is at http://{args.web_host}:{args.web_port}; every load that is started "
         "and stopped there is kept; end with Ctrl-C")  # fmt: skip
-    placement = campaign.course.placement
+    placement = runner.options.placement
     for outcome in run_web(plan, placement, args.web_host, args.web_port):
-        test = campaign.keep(plan, outcome, service, lengths)
+        test = runner.keep(plan, outcome, service, lengths)
         print(summary_table([test]), flush=True)
 
 
-def _seek(campaign: Campaign, plan: Plan, service: Service, lengths: Lengths, limit: Limit) -> str:
+def _seek(runner: LoadRunner, plan: Plan, service: Service, lengths: Lengths, limit: Limit) -> str:
     """Find the peak; every trial is a record. Says what was found."""
 
     def keeps(rate: float) -> bool:
@@ -107,16 +105,16 @@ def _seek(campaign: Campaign, plan: Plan, service: Service, lengths: Lengths, li
                 update={"settings": test.settings | {"peak": str(limit), "kept": kept}}
             )
 
-        test = campaign.run(plan.with_(rate=round(rate, 3)), service, lengths, finish)
+        test = runner.run(plan.with_(rate=round(rate, 3)), service, lengths, finish)
         verdict = "kept" if test.settings["kept"] else "missed"
         say(f"  {load_of(test)}: {verdict}{_because(test, limit)}")
-        if campaign.interrupted or not test.metrics_after:
+        if runner.interrupted or not test.metrics_after:
             raise _StoppedError
         return bool(test.settings["kept"])
 
     try:
         start = plan.rate if plan.rate > 0 else 1.0
-        quick = campaign.course.quick
+        quick = runner.options.quick
         found = find_peak(keeps, start, precision=0.25 if quick else 0.1, again=not quick)
     except _StoppedError:
         return "the peak was not found: the search was ended"
@@ -151,16 +149,16 @@ def _announce(test: LoadTest) -> None:
 def _conclude(
     args: argparse.Namespace,
     request: Request,
-    campaign: Campaign,
+    runner: LoadRunner,
     current: Run | None,
     conclusions: list[str],
 ) -> int:
     """The table, the report, the verdict."""
-    tests = campaign.tests
+    tests = runner.tests
     if not tests or current is None:
         say("nothing was measured")
-        return 130 if campaign.interrupted else 1
-    finished = None if campaign.interrupted else _now()
+        return 130 if runner.interrupted else 1
+    finished = None if runner.interrupted else now()
     Store(args.store).append(current.model_copy(update={"finished": finished}))
     exceeded = [
         f"{title_of(test)}, {load_of(test)}: {sentence}"
@@ -176,39 +174,32 @@ def _conclude(
         write_report(args.html, tests, current, [*conclusions, *exceeded])
         say(f"report in {args.html}")
     say(f"{len(tests)} record{'s' * (len(tests) > 1)} in {args.store}")
-    if campaign.interrupted:
+    if runner.interrupted:
         return 130
     lost = any(test.metrics_before and not test.metrics_after for test in tests)
     return 1 if exceeded or lost else 0
 
 
-def _begin(request: Request, campaign: Campaign, load_before: float) -> Run:
+def _begin(request: Request, runner: LoadRunner, load_before: float) -> Run:
     """Store the run's record: what machine this is and how busy it was before."""
-    started = _now()
     about = [
         request.address,
         [d.title for d in request.deployments],
         [each.title for each in request.lengths],
         [[load.model, load.rate, load.users] for load in request.loads],
-        request.course.mix,
-        request.course.seconds,
+        request.options.mix,
+        request.options.seconds,
     ]
-    machine = describe_environment()
-    plan = hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-    run = Run(
-        run=f"load-{started[:19].replace(':', '')}-{plan[:6]}",
-        started=started,
-        finished=None,
-        command=shlex.join(["longdoc", *sys.argv[1:]]),
-        plan=plan,
-        environment=machine.model_copy(
-            update={"versions": machine.versions | {"locust": version("locust")}}
-        ),
+    run = begin_run(
+        "load",
+        hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16],
+        shlex.join(["longdoc", *sys.argv[1:]]),
         load_before=load_before,
+        versions={"locust": version("locust")},
     )
     if run.busy:
         say(f"others use {run.load_before:g} of this machine's cores: the records say so")
-    campaign.begin(run)
+    runner.begin(run)
     return run
 
 
@@ -217,7 +208,3 @@ def _work_for(master: str) -> int:
     if not host or (port and not (port.isdecimal() and 0 < int(port) < 65_536)):
         raise ConfigError(f"--worker-of: {master!r} is no HOST or HOST:PORT")
     return run_worker(host, int(port or MASTER_PORT))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -21,9 +21,9 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from benchmarks.load.arrivals import poisson
 from benchmarks.load.samples import Sample, Usage
-from loadtests.conductor import Conductor
+from loadtests.coordinator import Coordinator
 from loadtests.plan import VARIABLE, Plan
-from loadtests.session import Session
+from loadtests.sender import Sender
 
 runners.WORKER_REPORT_INTERVAL = 1.0
 
@@ -38,10 +38,10 @@ class _Process:
         self.folder = Path(path).parent if path else None
         self.plan = Plan.read(Path(path)) if path else None
         self.has_plan = Event()
-        self.session: Session | None = None
-        self.conductor: Conductor | None = None
+        self.sender: Sender | None = None
+        self.coordinator: Coordinator | None = None
         self.loads = 0
-        self.sent = 0  # samples of the session that were handed on
+        self.sent = 0  # samples of the sender that were handed on
         if self.plan:
             self.has_plan.set()
 
@@ -68,11 +68,11 @@ class _Caller(User):
     @task
     def send(self) -> None:
         """One request and its answer."""
-        session = _session()
-        if session.over:
+        sender = _sender()
+        if sender.over:
             gevent.sleep(3600)  # until Locust ends the users
-        session.send_now(self.kind)
-        session.think()
+        sender.send_now(self.kind)
+        sender.think()
 
 
 class Interactive(_Caller):
@@ -118,14 +118,14 @@ class Arrivals(User):
     @task
     def carry_out(self) -> None:
         """The whole schedule, then nothing more."""
-        session, plan = _session(), _session().plan
+        sender, plan = _sender(), _sender().plan
         Arrivals._number += 1
         index = getattr(self.environment.runner, "worker_index", 0)
         source = random.Random(f"{plan.seed}-arrivals-{index}-{Arrivals._number}")  # noqa: S311
         rate = _rate(self.environment, plan) / max(1, plan.workers)
         for due in poisson(rate, source):
-            session.send_when_due(due - plan.warm_up)
-            if session.over:
+            sender.send_when_due(due - plan.warm_up)
+            if sender.over:
                 break
         gevent.sleep(3600)
 
@@ -135,9 +135,9 @@ def _rate(environment: Environment, plan: Plan) -> float:
     return float(getattr(environment.parsed_options, "rate", 0) or plan.rate)
 
 
-def _session() -> Session:
-    assert _process.session is not None  # noqa: S101 - made when the test starts
-    return _process.session
+def _sender() -> Sender:
+    assert _process.sender is not None  # noqa: S101 - made when the test starts
+    return _process.sender
 
 
 @events.init_command_line_parser.add_listener
@@ -182,13 +182,13 @@ def _begin(environment: Environment, **_: Any) -> None:
         assert _process.folder is not None  # noqa: S101
         _process.loads += 1
         users = int(getattr(runner, "target_user_count", 0) or plan.users)
-        _process.conductor = Conductor(
+        _process.coordinator = Coordinator(
             plan, _process.folder, _process.loads, _rate(environment, plan), users
         )
-        gevent.spawn(_process.conductor.follow, _hand_on, lambda: _finish(environment))
+        gevent.spawn(_process.coordinator.follow, _hand_on, lambda: _finish(environment))
     if not isinstance(runner, MasterRunner):
         index = getattr(runner, "worker_index", 0)
-        _process.session = Session(plan, index, _tell_locust)
+        _process.sender = Sender(plan, index, _tell_locust)
         _process.sent = 0
 
 
@@ -200,20 +200,20 @@ def _finish(environment: Environment) -> None:
 
 @events.test_stopping.add_listener
 def _stop(**_: Any) -> None:
-    if _process.session:
-        _process.session.stopped = True
-    if _process.conductor:
-        _process.conductor.stop()
+    if _process.sender:
+        _process.sender.stopped = True
+    if _process.coordinator:
+        _process.coordinator.stop()
 
 
 @events.test_stop.add_listener
 def _end(environment: Environment, **_: Any) -> None:
     """By hand: take what is there, after a moment for the workers' last reports."""
-    if _process.conductor and isinstance(environment.runner, MasterRunner):
+    if _process.coordinator and isinstance(environment.runner, MasterRunner):
         gevent.sleep(2 * runners.WORKER_REPORT_INTERVAL)
     _write_what_is_there()
-    if _process.session:
-        _process.session.end()
+    if _process.sender:
+        _process.sender.end()
 
 
 @events.quitting.add_listener
@@ -223,10 +223,10 @@ def _quit(**_: Any) -> None:
 
 def _write_what_is_there() -> None:
     """Write the result if that is not done yet: then a plan that has an end was interrupted."""
-    if _process.conductor and _process.plan:
+    if _process.coordinator and _process.plan:
         _hand_on()
         by_hand = _process.plan.seconds is None
-        _process.conductor.write("" if by_hand else "interrupted")
+        _process.coordinator.write("" if by_hand else "interrupted")
 
 
 def _tell_locust(sample: Sample, path: str, size: int) -> None:
@@ -241,38 +241,38 @@ def _tell_locust(sample: Sample, path: str, size: int) -> None:
     )
 
 
-def _new_samples(session: Session) -> list[Sample]:
-    new = session.done[_process.sent :]
+def _new_samples(sender: Sender) -> list[Sample]:
+    new = sender.done[_process.sent :]
     _process.sent += len(new)
     return new
 
 
 def _hand_on() -> None:
-    """In a single process: from the session to the conductor."""
-    session, conductor = _process.session, _process.conductor
-    if session and conductor:
-        finished = session.finished  # asked first: what is not finished may still grow
-        samples, usage = _new_samples(session), session.usage()
-        conductor.take("here", samples, usage, flying=session.in_flight, finished=finished)
+    """In a single process: from the sender to the coordinator."""
+    sender, coordinator = _process.sender, _process.coordinator
+    if sender and coordinator:
+        finished = sender.finished  # asked first: what is not finished may still grow
+        samples, usage = _new_samples(sender), sender.usage()
+        coordinator.take("here", samples, usage, flying=sender.in_flight, finished=finished)
 
 
 @events.report_to_master.add_listener
 def _report(data: dict[str, Any], **_: Any) -> None:
-    session = _process.session
-    if session:
-        data["finished"] = session.finished
-        data["flying"] = session.in_flight
-        data["samples"] = [list(sample) for sample in _new_samples(session)]
-        data["usage"] = list(session.usage())
-        if session.ended:  # that was its last report
-            _process.session = None
+    sender = _process.sender
+    if sender:
+        data["finished"] = sender.finished
+        data["flying"] = sender.in_flight
+        data["samples"] = [list(sample) for sample in _new_samples(sender)]
+        data["usage"] = list(sender.usage())
+        if sender.ended:  # that was its last report
+            _process.sender = None
 
 
 @events.worker_report.add_listener
 def _collect(client_id: str, data: dict[str, Any], **_: Any) -> None:
-    if _process.conductor and "usage" in data:
+    if _process.coordinator and "usage" in data:
         cpu, seconds, overslept = data["usage"]
-        _process.conductor.take(
+        _process.coordinator.take(
             client_id,
             [Sample(*row) for row in data["samples"]],
             Usage(cpu, seconds, tuple(overslept)),

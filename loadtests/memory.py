@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
-import psutil
-
-from loadtests.target import Target, TargetError
+from benchmarks.servers.memory import forget_peak, status_bytes
+from loadtests.service_client import ServiceClient, ServiceClientError
 
 
 class ServiceMemory:
-    """Reads the service's memory, and remembers the most that was seen."""
+    """Reads the service's memory and remembers the most that was seen."""
 
-    def __init__(self, target: Target, pid: int | None) -> None:
-        self._target = target
+    def __init__(self, client: ServiceClient, pid: int | None) -> None:
+        self._client = client
         self._pid = pid
         self._most: int | None = None
         self._system_counts = False
 
     def forget_peak(self) -> None:
-        """Let the peak begin anew: by the system, or else of what is read from now on."""
+        """Start the peak again: the system's own count, or else the most that is read."""
         self._most = None
         self._system_counts = False
         if self._pid is not None:
-            with suppress(OSError):  # no such thing here
-                Path(f"/proc/{self._pid}/clear_refs").write_text("5")
+            with suppress(OSError):  # only Linux keeps a count
+                forget_peak(self._pid)
                 self._system_counts = True
 
     def now(self) -> int | None:
-        """Bytes held now, or None when nobody tells."""
+        """Bytes held now, or None when neither the system nor the service says."""
         held = self._read()
         if held is not None:
             self._most = max(held, self._most or 0)
@@ -37,17 +35,15 @@ class ServiceMemory:
 
     def peak(self) -> int | None:
         """The most since `forget_peak`: by the system's own count where it keeps one."""
-        if self._system_counts:
+        if self._system_counts and self._pid is not None:
             with suppress(OSError):  # it has ended
-                for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
-                    if line.startswith("VmHWM:"):
-                        return max(int(line.split()[1]) * 1024, self._most or 0)
+                return max(status_bytes("VmHWM", self._pid), self._most or 0)
         return self._most
 
     def _read(self) -> int | None:
         try:
             if self._pid is not None:
-                return int(psutil.Process(self._pid).memory_info().rss)
-            return self._target.memory()
-        except (psutil.Error, TargetError):
+                return status_bytes("VmRSS", self._pid)
+            return self._client.memory()
+        except (OSError, ServiceClientError):
             return None

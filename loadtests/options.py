@@ -9,12 +9,12 @@ from pathlib import Path
 from benchmarks.documents.lengths import AsTheyAre, Lengths, LogNormal, parse_lengths
 from benchmarks.documents.making import read_documents
 from benchmarks.store import LOCAL
-from loadtests.campaign import Course, Load
 from loadtests.deployments import Deployment, Wanted, find_deployments, parse_settings
 from loadtests.generator import MASTER_PORT, Placement
 from loadtests.limits import Limit, parse_limit
 from loadtests.plan import KINDS, parse_mix
-from loadtests.target import check_address
+from loadtests.runner import Load, LoadOptions
+from loadtests.service_client import check_address
 from models.bundle import ROOT
 from models.errors import ConfigError
 
@@ -31,7 +31,7 @@ class Request:
     deployments: list[Deployment]
     lengths: list[Lengths]
     loads: list[Load]
-    course: Course
+    options: LoadOptions
     peak: Limit | None
     limits: list[Limit]
 
@@ -144,7 +144,7 @@ def read_request(args: argparse.Namespace) -> Request:
     settings = parse_settings(args.set)
     if sweep and loads == [Load("closed")]:
         settings = {"queue_seconds": "3600"} | settings  # lengths are compared, not admission
-    course = Course(
+    options = LoadOptions(
         mix=parse_mix(args.mix),
         seconds=args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS),
         warm_up=_QUICK_WARM_UP if args.quick and args.warm_up is None
@@ -165,7 +165,7 @@ def read_request(args: argparse.Namespace) -> Request:
         deployments=[] if address else find_deployments(_wanted(args, settings)),
         lengths=lengths,
         loads=loads or [Load("open")],
-        course=course,
+        options=options,
         peak=parse_limit(args.find_peak, "--find-peak") if args.find_peak else None,
         limits=[parse_limit(text) for text in args.fail_above],
     )
@@ -242,7 +242,7 @@ def _check_together(args: argparse.Namespace, request: Request) -> None:
                           "all but one --rate")  # fmt: skip
     if args.web and (request.points > 1 or request.limits):
         raise ConfigError("--web takes one service, one length and one load, and no --fail-above")
-    if len(request.deployments) > 1 and request.course.placement.elsewhere:
+    if len(request.deployments) > 1 and request.options.placement.elsewhere:
         raise ConfigError("--remote-workers cannot reach services that are started here in turn")
 
 

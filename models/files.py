@@ -1,8 +1,9 @@
-"""Folders that appear whole or not at all, and digests of the files in them. Free of torch."""
+"""Files and folders that appear whole or not at all, and digests. Free of torch."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import tempfile
@@ -48,6 +49,20 @@ def read_text(folder: Path, name: str, limit: int) -> str:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise BundleError(f"{path} is not UTF-8 text: {error}") from None
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the file's name when the block ends well.
+
+    Readers see the old file or the new one, never a part; processes do not disturb each other.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextmanager

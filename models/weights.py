@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from models.errors import BundleError
+from models.files import written_whole
 
 #: Tensors with at least this many entries are stored as float16.
 LARGE = 10_000
@@ -33,9 +34,8 @@ def save_weights(model: nn.Module, path: Path) -> None:
         name: (tensor.half() if _stored_short(tensor) else tensor).contiguous().cpu()
         for name, tensor in model.state_dict().items()
     }
-    beside = path.with_name(path.name + ".partial")
-    beside.write_bytes(save(tensors))  # `save_file` would hide it from all but its owner
-    beside.replace(path)
+    with written_whole(path) as partial:
+        partial.write_bytes(save(tensors))  # `save_file` would hide it from all but its owner
 
 
 def load_weights(model: nn.Module, path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.probabilities import softmax
+
 Ints = NDArray[np.int64]
 Floats = NDArray[Any]
 
@@ -41,12 +43,6 @@ def macro_f1(targets: Ints, predicted: Ints, labels: int) -> float:
     matrix = confusion(targets, predicted, labels)
     occurs = (matrix.sum(axis=0) + matrix.sum(axis=1)) > 0
     return float(per_class(matrix)[2][occurs].mean())
-
-
-def softmax(logits: Floats) -> Floats:
-    """Probabilities (documents, labels)."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def interval(right: int, total: int) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,15 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.networks import Network
+from models.windows import OVERLAP, cut_windows
 from training.batches import group_by_length, pad
 from training.tokenizing import Tokens, Vocabulary
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Tokens that neighbouring windows share: the service's default.
-OVERLAP = 256
-_NEAR = 64  # tokens looked at for a word's beginning
 _BATCH_TOKENS = 16_384
 
 
@@ -74,7 +71,8 @@ class Predictor:
             return [(0, len(ids))]
         starts = self.begins[ids]
         starts[1:] |= self.blank[ids[:-1]]
-        return cut_windows(starts, self.max_tokens, min(self.overlap, self.max_tokens // 2))
+        overlap = min(self.overlap, self.max_tokens // 2)
+        return cut_windows(len(ids), starts.__getitem__, self.max_tokens, overlap)
 
 
 def infer(model: Network, ids: Tensor, lengths: Tensor) -> Floats:
@@ -100,27 +98,3 @@ def predictor_for(
             begins[index] = token[0] in "ĠĊĉč"  # a space, line feed, tab or return
             blank[index] = all(character in "ĠĊĉč" for character in token)
     return Predictor(model.eval(), tokens, max_tokens, begins, blank, overlap)
-
-
-def cut_windows(starts: NDArray[np.bool_], limit: int, overlap: int) -> list[tuple[int, int]]:
-    """Overlapping windows of about equal length that begin and end with whole words."""
-    total = len(starts)
-    count = math.ceil((total - overlap) / (limit - overlap))
-    size = math.ceil((total + (count - 1) * overlap) / count)
-    windows = []
-    start = 0
-    while total - start > limit:
-        end = _word_start(starts, start + 1, start + size, start + limit)
-        windows.append((start, end))
-        start = _word_start(starts, start + 1, max(end - overlap, start + 1), end)
-    return [*windows, (start, total)]
-
-
-def _word_start(starts: NDArray[np.bool_], first: int, token: int, last: int) -> int:
-    after = range(token, min(last, token + _NEAR) + 1)
-    before = range(token - 1, max(token - _NEAR, first - 1), -1)
-    index: int
-    for index in (*after, *before):
-        if index >= len(starts) or starts[index]:
-            return index
-    return token

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from models.files import written_whole
 from training.errors import StorageError
 
 Array = NDArray[Any]
@@ -33,14 +33,10 @@ def storing(path: Path) -> Iterator[None]:
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """A path to write to, which takes the file's name when the block ends well."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with storing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            yield beside
-            beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            yield partial
 
 
 def save_array(path: Path, array: Array) -> None:

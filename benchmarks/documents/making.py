@@ -18,7 +18,7 @@ from benchmarks.documents.lengths import AsTheyAre, Lengths
 from benchmarks.documents.writing import Writer, join
 from models.errors import ConfigError
 
-#: Tells how many tokens each text has.
+#: Gives the number of tokens of each text.
 Count = Callable[[Sequence[str]], Sequence[int]]
 
 SUFFIXES = (".txt", ".md", ".text")
@@ -35,6 +35,20 @@ class Document:
 
     text: str
     tokens: int
+
+
+def count_with(bundle: Path) -> Count:
+    """Counts tokens with a bundle's tokenizer."""
+    from tokenizers import Tokenizer  # noqa: PLC0415 - load tests of a running service need none
+
+    tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
+    tokenizer.no_truncation()
+
+    def count(texts: Sequence[str]) -> list[int]:
+        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [len(encoding.ids) for encoding in encodings]
+
+    return count
 
 
 def make_documents(

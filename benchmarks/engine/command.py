@@ -7,15 +7,13 @@ import shlex
 import sys
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.engine.networks import SERIES, Networks
 from benchmarks.engine.plan import QUICK, Configuration, Plan
 from benchmarks.engine.runner import Runner
 from benchmarks.engine.table import summary_table
-from benchmarks.environment import describe_environment
-from benchmarks.quiet import cores_in_use
+from benchmarks.environment import begin_run, describe_environment, now
 from benchmarks.records import Measurement, Run
 from benchmarks.store import LOCAL, Store
 from models.bundle import ROOT
@@ -82,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             kept.append(record)
 
         Runner(plan, current.run, networks, keep=keep, progress=progress).measure(done)
-    store.append(current.model_copy(update={"finished": _now()}))
+    store.append(current.model_copy(update={"finished": now()}))
     print(summary_table(kept))
     print(f"{len(kept)} records in {args.store}, {time.monotonic() - started:.0f} s")
     return 0
@@ -137,16 +135,7 @@ def _begin(plan: Plan, store: Store, fresh: bool) -> tuple[Run, list[Measurement
             done = [m for m in loaded.measurements if m.run == run.run]
             print(f"going on with run {run.run}: {len(done)} records are there", file=sys.stderr)
             return run, done
-    started = _now()
-    run = Run(
-        run=f"{started[:19].replace(':', '')}-{plan.fingerprint()[:6]}",
-        started=started,
-        finished=None,
-        command=shlex.join(["longdoc", *sys.argv[1:]]),
-        plan=plan.fingerprint(),
-        environment=environment,
-        load_before=cores_in_use(),
-    )
+    run = begin_run("", plan.fingerprint(), shlex.join(["longdoc", *sys.argv[1:]]))
     if run.busy:
         print(f"others use {run.load_before:g} of this machine's cores: times are good for ratios "
               "only, and the records say so", file=sys.stderr)  # fmt: skip
@@ -160,7 +149,3 @@ def _work(plan: Plan) -> float:
 
 def _work_of(plan: Plan, configuration: Configuration) -> float:
     return _START_SECONDS + max(plan.budget, (plan.rounds + 1) * configuration.rough_seconds)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

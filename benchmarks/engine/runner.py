@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.engine.networks import Networks
 from benchmarks.engine.plan import Configuration, Plan
 from benchmarks.engine.prediction import Experience
 from benchmarks.engine.process import Worker, WorkerError
-from benchmarks.environment import available_memory
+from benchmarks.environment import available_memory, now
 from benchmarks.records import Measurement
 from models.bundle import Bundle
 from models.errors import LongdocError
@@ -148,8 +147,7 @@ class Runner:
             self._experience.learn(record)
 
     def _record(self, configuration: Configuration, **values: Any) -> Measurement:
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        record = Measurement(run=self._run, created=created, **asdict(configuration), **values)
+        record = Measurement(run=self._run, created=now(), **asdict(configuration), **values)
         self._keep(record)
         return record
 

@@ -12,11 +12,11 @@ import json
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.servers.memory import forget_peak, status_bytes
 from models.bundle import load_bundle
 from service.engines import open_engine
 from service.engines.base import Engine, Ids
@@ -61,15 +61,15 @@ def _measure_memory(engine: Engine, ids: Ids, lengths: Ids) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
         baseline = torch.cuda.memory_allocated()
     else:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak reached while loading
-        baseline = _status("VmRSS")
+        forget_peak()  # that reached while loading
+        baseline = status_bytes("VmRSS")
     started = time.perf_counter()
     engine.run(ids, lengths)
     seconds = time.perf_counter() - started
     if on_torch_cuda:
         peak: int | None = torch.cuda.max_memory_allocated()
     else:
-        peak = None if engine.info.device == "cuda" else _status("VmHWM")
+        peak = None if engine.info.device == "cuda" else status_bytes("VmHWM")
     return {
         "first_seconds": seconds,
         "baseline_bytes": baseline,
@@ -80,16 +80,8 @@ def _measure_memory(engine: Engine, ids: Ids, lengths: Ids) -> dict[str, Any]:
 
 def _limit_memory(limit: int) -> None:
     """Let a wrong prediction fail in this process instead of exhausting the machine."""
-    most = _status("VmSize") + limit
+    most = status_bytes("VmSize") + limit
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-def _status(field: str) -> int:
-    """A figure of /proc/self/status in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {field}")
 
 
 def _answer(values: dict[str, Any]) -> None:

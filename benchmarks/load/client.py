@@ -1,20 +1,23 @@
-"""An HTTP client that takes little of the processor: whole requests over kept-alive connections."""
+"""An HTTP client that takes little of the processor: whole requests over kept-alive connections.
+
+It shares the machine with the server that it measures, so requests are ready-made bytes, answers
+are parsed by httptools, and a connection is a protocol without streams.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
-from benchmarks.load.samples import TIMED_OUT
+import httptools
 
-_Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_MOST_HEAD = 1 << 20
+from benchmarks.load.samples import REFUSED_CONNECTION, TIMED_OUT
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back; status 0 and a reason when nothing did."""
+    """An answer; status 0 and a reason when none came."""
 
     status: int
     body: bytes = b""
@@ -26,15 +29,15 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._free: list[_Pair] = []
+        self._free: list[_Connection] = []
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for _reader, writer in self._free:
-            writer.close()
-        await asyncio.sleep(0)  # they close in the loop's next round
+        for connection in self._free:
+            connection.close()
+        await asyncio.sleep(0)  # transports close in the loop's next iteration
 
     async def send(self, request: bytes, patience: float) -> Reply:
         """Send a request and read the whole answer, waiting at most `patience` seconds."""
@@ -43,52 +46,80 @@ class Client:
                 return await self._exchange(request)
         except TimeoutError:
             return Reply(0, reason=TIMED_OUT)
-        except (OSError, EOFError, ValueError) as error:
+        except ConnectionRefusedError:
+            return Reply(0, reason=REFUSED_CONNECTION)
+        except (OSError, httptools.HttpParserError) as error:
             return Reply(0, reason=f"connection failed: {type(error).__name__}")
 
     async def _exchange(self, request: bytes) -> Reply:
-        reused = self._take()
-        if reused is not None:
-            try:
-                return await self._over(reused, request)
-            except (ConnectionError, asyncio.IncompleteReadError) as error:
-                if getattr(error, "partial", b""):
-                    raise
-                # The server closed an idle connection just then: what any client does is ask again.
-        fresh = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_HEAD)
-        return await self._over(fresh, request)
-
-    def _take(self) -> _Pair | None:
         while self._free:
-            reader, writer = self._free.pop()
-            if not reader.at_eof() and not writer.is_closing():
-                return reader, writer
-            writer.close()
-        return None
+            connection = self._free.pop()
+            if connection.usable:
+                try:
+                    return await self._over(connection, request)
+                except ConnectionError:
+                    if connection.has_received:
+                        raise
+                    # The server closed an idle connection: any client sends such a request again.
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(_Connection, "127.0.0.1", self._port)
+        return await self._over(connection, request)
 
-    async def _over(self, pair: _Pair, request: bytes) -> Reply:
-        reader, writer = pair
+    async def _over(self, connection: _Connection, request: bytes) -> Reply:
         try:
-            writer.write(request)
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            body = await _read_body(reader, head)
+            reply = await connection.send(request)
         except BaseException:
-            writer.close()
+            connection.close()
             raise
-        if b"\r\nconnection: close" in head:
-            writer.close()
-        else:
-            self._free.append(pair)
-        return Reply(int(head[9:12]), body)
+        if connection.usable:
+            self._free.append(connection)
+        return reply
 
 
-async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    if b"\r\ntransfer-encoding: chunked" in head:
-        parts = []
-        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            parts.append(await reader.readexactly(size))
-            await reader.readexactly(2)
-        await reader.readuntil(b"\r\n")
-        return b"".join(parts)
-    _, named, rest = head.partition(b"\r\ncontent-length:")
-    return await reader.readexactly(int(rest.partition(b"\r\n")[0])) if named else b""
+class _Connection(asyncio.Protocol):
+    """One connection, which carries one request at a time."""
+
+    def __init__(self) -> None:
+        self.usable = False
+        self.has_received = False
+
+    def send(self, request: bytes) -> asyncio.Future[Reply]:
+        self._answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._parser = httptools.HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self.has_received = False
+        self._transport.write(request)
+        return self._answer
+
+    def close(self) -> None:
+        self.usable = False
+        self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.usable = True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.usable = False
+        self._fail(ConnectionResetError("closed before the answer was complete"))
+
+    def data_received(self, data: bytes) -> None:
+        self.has_received = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(error)
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if not self._parser.should_keep_alive():
+            self.close()
+        if not self._answer.done():
+            self._answer.set_result(Reply(self._parser.get_status_code(), b"".join(self._body)))
+
+    def _fail(self, error: Exception) -> None:
+        answer = getattr(self, "_answer", None)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)

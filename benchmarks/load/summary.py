@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from benchmarks.environment import now
 from benchmarks.load.bottleneck import describe_generator, find_bottleneck
-from benchmarks.load.samples import Sample
+from benchmarks.load.samples import Sample, Usage, to_requests
 from benchmarks.records import (
     Bundled,
     LengthBucket,
@@ -20,48 +20,76 @@ from benchmarks.records import (
     Second,
     percentile,
 )
-from loadtests.generator import Outcome
-from loadtests.plan import Plan
-from loadtests.target import REFUSED
+
+#: The service's own count of the requests that it refused.
+REFUSED = "longdoc_rejected_requests_total"
 
 _FIRST_BUCKET = 64
 _FEW = 10  # answers
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """A finished load: what was asked for and everything that was observed."""
+
+    samples: Sequence[Sample]
+    seconds: float
+    model: Literal["open", "closed"]
+    rate: float | None = None
+    users: int | None = None
+    warm_up: float = 0.0
+    metrics_before: dict[str, float] = field(default_factory=dict)
+    metrics_after: dict[str, float] = field(default_factory=dict)
+    memory: Sequence[tuple[float, int]] = ()
+    memory_idle: int | None = None
+    memory_peak: int | None = None
+    memory_after: int | None = None
+    usages: Sequence[Usage] = ()
+    in_flight: int = 0
+    note: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody ended it before its time."""
+        return self.note == "interrupted"
+
+
+@dataclass(frozen=True)
 class About:
-    """What a record says beside the figures; `info` is what the service said of itself."""
+    """What a record says besides the figures; `info` is what the service says of itself."""
 
     run: str
-    sweep: str
     scenario: str
-    length: int | None
-    info: dict[str, Any]
+    info: Mapping[str, Any]
     settings: dict[str, Any]
+    sweep: str = ""
+    length: int | None = None
+    server: str = "longdoc"
 
 
-def summarize(plan: Plan, outcome: Outcome, about: About) -> tuple[LoadTest, Requests]:
+def summarize(outcome: Outcome, about: About) -> tuple[LoadTest, Requests]:
     """The record of a load, and its raw requests, warm-up included."""
     measured = [s for s in outcome.samples if s.due >= 0]
     warm_up = [s for s in outcome.samples if s.due < 0]
     answered, documents = throughput(outcome)
     p50, p90, p95, p99 = (_percentile(measured, share) for share in (50, 90, 95, 99))
-    generator = describe_generator(measured, outcome.usages, open_model=plan.model == "open")
+    is_open = outcome.model == "open"
+    generator = describe_generator(measured, outcome.usages, open_model=is_open)
     bottleneck = find_bottleneck(generator, measured, p50, p99)
     refused, counted = refusals(outcome)
     notes = [outcome.note, bottleneck, *_remarks(outcome, refused, counted)]
     test = LoadTest(
         run=about.run,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        server="longdoc",
+        created=now(),
+        server=about.server,
         sweep=about.sweep,
         scenario=about.scenario,
         **_served(about.info),
-        model=plan.model,
-        offered_per_second=(outcome.rate or plan.rate) if plan.model == "open" else None,
-        users=(outcome.users or plan.users) if plan.model == "closed" else None,
+        model=outcome.model,
+        offered_per_second=outcome.rate if is_open else None,
+        users=None if is_open else outcome.users,
         seconds=outcome.seconds,
-        warm_up_seconds=plan.warm_up,
+        warm_up_seconds=outcome.warm_up,
         requests=len(measured),
         documents=sum(s.documents for s in measured),
         tokens=sum(s.tokens for s in measured),
@@ -77,6 +105,7 @@ def summarize(plan: Plan, outcome: Outcome, about: About) -> tuple[LoadTest, Req
         by_request=by_request(measured),
         service_memory_bytes=outcome.memory_peak,
         service_idle_bytes=outcome.memory_idle,
+        service_after_bytes=outcome.memory_after,
         metrics_before=outcome.metrics_before,
         metrics_after=outcome.metrics_after,
         warm_up_requests=len(warm_up),
@@ -87,7 +116,7 @@ def summarize(plan: Plan, outcome: Outcome, about: About) -> tuple[LoadTest, Req
         settings=about.settings | {"refused": {"here": refused, "service": counted}},
         length=about.length,
     )
-    return test, _raw(outcome.samples)
+    return test, to_requests(outcome.samples)
 
 
 def refusals(outcome: Outcome) -> tuple[int, int | None]:
@@ -98,7 +127,7 @@ def refusals(outcome: Outcome) -> tuple[int, int | None]:
 
 
 def throughput(outcome: Outcome) -> tuple[float, float]:
-    """Requests and documents answered in a second, of what was answered in the measured time.
+    """Requests and documents answered in a second, of those answered in the measured time.
 
     When that is very little, the time goes on to the last answer.
     """
@@ -113,37 +142,28 @@ def throughput(outcome: Outcome) -> tuple[float, float]:
 
 def by_length(samples: Iterable[Sample]) -> tuple[LengthBucket, ...]:
     """Percentiles by the tokens of a request, in ranges that double."""
-    groups: dict[int, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        groups[_bucket_end(sample.tokens)].append(sample)
+    groups = _grouped(samples, lambda sample: bucket_end(sample.tokens))
     return tuple(
         LengthBucket(
-            low=0 if end == _FIRST_BUCKET else end // 2 + 1,
-            high=end + 1,
-            requests=len(group),
-            errors=sum(bool(s.error) for s in group),
-            **_three(group),
+            low=0 if end == _FIRST_BUCKET else end // 2 + 1, high=end + 1, **_figures(group)
         )
-        for end, group in sorted(groups.items())
+        for end, group in groups.items()
     )
 
 
 def by_second(samples: Sequence[Sample], outcome: Outcome) -> tuple[Second, ...]:
     """What was sent, answered and lost in each second; a latency belongs to when it was due."""
-    sent: dict[int, list[Sample]] = defaultdict(list)
-    ended: dict[int, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        sent[int(sample.due)].append(sample)
-        ended[int(sample.due + sample.seconds)].append(sample)
+    sent = _grouped(samples, lambda sample: int(sample.due))
+    ended = _grouped(samples, lambda sample: int(sample.due + sample.seconds))
     held = {math.floor(at): memory for at, memory in outcome.memory}
     return tuple(
         Second(
             at=at,
-            sent=len(sent[at]),
-            answered=sum(not s.error for s in ended[at]),
-            errors=sum(bool(s.error) for s in ended[at]),
-            p50=_percentile(sent[at], 50),
-            p99=_percentile(sent[at], 99),
+            sent=len(sent.get(at, ())),
+            answered=sum(not s.error for s in ended.get(at, ())),
+            errors=sum(bool(s.error) for s in ended.get(at, ())),
+            p50=_percentile(sent.get(at, ()), 50),
+            p99=_percentile(sent.get(at, ()), 99),
             memory_bytes=held.get(at),
         )
         for at in range(max([-1, *sent, *ended]) + 1)
@@ -152,19 +172,23 @@ def by_second(samples: Sequence[Sample], outcome: Outcome) -> tuple[Second, ...]
 
 def by_request(samples: Iterable[Sample]) -> tuple[RequestKind, ...]:
     """Percentiles by kind of caller."""
-    groups: dict[str, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        groups[sample.kind].append(sample)
+    groups = _grouped(samples, lambda sample: sample.kind)
     return tuple(
-        RequestKind(
-            request=kind,
-            requests=len(group),
-            documents=sum(s.documents for s in group),
-            errors=sum(bool(s.error) for s in group),
-            **_three(group),
-        )
-        for kind, group in sorted(groups.items())
+        RequestKind(request=kind, documents=sum(s.documents for s in group), **_figures(group))
+        for kind, group in groups.items()
     )
+
+
+def bucket_end(tokens: int) -> int:
+    """The largest length of the range that holds so many tokens: 64, 128, 256 and so on."""
+    return max(_FIRST_BUCKET, 1 << max(0, tokens - 1).bit_length())
+
+
+def _grouped(samples: Iterable[Sample], key: Callable[[Sample], Any]) -> dict[Any, list[Sample]]:
+    groups: dict[Any, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        groups[key(sample)].append(sample)
+    return dict(sorted(groups.items()))
 
 
 def _remarks(outcome: Outcome, refused: int, counted: int | None) -> Iterable[str]:
@@ -176,7 +200,7 @@ def _remarks(outcome: Outcome, refused: int, counted: int | None) -> Iterable[st
         yield f"{outcome.in_flight} requests were still under way when it ended"
 
 
-def _served(info: dict[str, Any]) -> dict[str, Any]:
+def _served(info: Mapping[str, Any]) -> dict[str, Any]:
     engine = info["engine"]
     return {
         "attention": info["attention"]["name"],
@@ -195,23 +219,10 @@ def _percentile(samples: Iterable[Sample], share: float) -> float | None:
     return percentile(times, share) if times else None
 
 
-def _three(samples: Sequence[Sample]) -> dict[str, float | None]:
-    return {f"p{share}": _percentile(samples, share) for share in (50, 95, 99)}
-
-
-def _bucket_end(tokens: int) -> int:
-    """The largest length of the range that holds so many tokens: 64, 128, 256 and so on."""
-    return max(_FIRST_BUCKET, 1 << max(0, tokens - 1).bit_length())
-
-
-def _raw(samples: Sequence[Sample]) -> Requests:
-    return Requests(
-        due=tuple(s.due for s in samples),
-        seconds=tuple(s.seconds for s in samples),
-        tokens=tuple(s.tokens for s in samples),
-        status=tuple(s.status for s in samples),
-        request=tuple(s.kind for s in samples),
-        documents=tuple(s.documents for s in samples),
-        late=tuple(s.late for s in samples),
-        error=tuple(s.error for s in samples),
-    )
+def _figures(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Counts and percentiles that lengths and kinds of callers have in common."""
+    return {
+        "requests": len(samples),
+        "errors": sum(bool(s.error) for s in samples),
+        **{f"p{share}": _percentile(samples, share) for share in (50, 95, 99)},
+    }

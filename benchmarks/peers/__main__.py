@@ -1,125 +1,101 @@
-"""`python -m benchmarks.peers run`, `tune` or `report`; see `docs/peers.md`."""
+"""`python -m benchmarks.peers`: compare with other servers and store the results; docs/peers.md."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import shlex
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.environment import describe_environment
-from benchmarks.peers.registry import ROOT, SERVERS, find_servers
-from benchmarks.peers.report import write_page
+from benchmarks.environment import begin_run, now
+from benchmarks.peers.registry import SERVERS, find_servers
 from benchmarks.peers.runner import Comparison
-from benchmarks.peers.subject import Subject, read_subject
-from benchmarks.peers.tuning import tune
-from benchmarks.peers.workload import FULL, QUICK, TUNING, Plan, Workload
-from benchmarks.quiet import cores_in_use
+from benchmarks.peers.workload import FULL, LETTERS, QUICK, Plan, Workload
 from benchmarks.records import Run
-from benchmarks.servers.ending import unwind_when_terminated
+from benchmarks.servers.bundle import ServedBundle, read_bundle
+from benchmarks.servers.process import unwind_when_terminated
 from benchmarks.store import LOCAL, Store
 from models.errors import ConfigError, LongdocError
 
-PAGE = ROOT / "docs" / "peers.md"
-_SECONDS = {"quick": 30, "full": 65}  # of a server and round, roughly, by plan
+_ROUND_SECONDS = {"quick": 25, "full": 75}  # of a server, roughly
+_TRIAL_SECONDS = 35
 
 
 def main() -> int:
-    """Run one step; return 0 when done, 2 for a mistake the user can mend."""
-    args = _parser().parse_args()
+    """Compare; return 0 when done, 2 for a mistake the user can correct, 130 interrupted."""
     unwind_when_terminated()
     try:
-        if args.command == "report":
-            write_page(Store(args.store), args.run, PAGE)
-        elif args.command == "tune":
-            subject = read_subject(args.bundle)
-            plan = QUICK if args.quick else TUNING
-            workload = Workload(subject.path, plan, subject.longest)
-            tune(find_servers(args.only), subject.path, workload, _speaker(), anew=True)
-        else:
-            _run(args)
+        _compare(_parser().parse_args())
     except LongdocError as error:
         print(f"peers: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("peers: interrupted; `run --resume` goes on from here", file=sys.stderr)
+        print("peers: interrupted; `--resume` goes on from here", file=sys.stderr)
         return 130
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="compare, store the results and write docs/peers.md")
-    run.add_argument("--resume", action="store_true", help="go on with the last unfinished one")
-    run.add_argument("--no-tune", action="store_true", help="take the settings that are kept")
-    run.add_argument("--no-page", action="store_true", help="leave docs/peers.md as it is")
-    report = commands.add_parser("report", help="write docs/peers.md from stored results")
-    report.add_argument("--run", help="the run's name [the last comparison that finished]")
-    for command in (run, report):
-        command.add_argument("--store", type=Path, default=LOCAL, help=f"results file [{LOCAL}]")
-    tuning = commands.add_parser("tune", help="find each peer's best settings and keep them")
+    add = parser.add_argument
     names = ",".join(server.name for server in SERVERS)
-    for command in (run, tuning):
-        command.add_argument("--bundle", type=Path, help="the bundle that all serve")
-        command.add_argument("--quick", action="store_true", help="a short look: does it all work?")
-        command.add_argument("--only", metavar="NAMES", help=f"some of {names}")
+    add("--only", metavar="NAMES", help=f"some of {names}")
+    add("--loads", metavar="LETTERS", default="abcd", help="some of the loads [abcd]")
+    add("--rounds", type=int, metavar="N", help=f"rounds [{FULL.rounds}; 1 if quick]")
+    add("--quick", action="store_true", help="a short look: does it all work?")
+    add("--resume", action="store_true", help="go on with the last comparison of this plan")
+    add("--no-trials", action="store_true", help="do not try settings that were never tried")
+    add("--trials-only", action="store_true", help="try settings, and compare another time")
+    add("--bundle", type=Path, help="the bundle that all serve")
+    add("--store", type=Path, default=LOCAL, metavar="FILE", help=f"results file [{LOCAL}]")
     return parser
 
 
-def _run(args: argparse.Namespace) -> None:
+def _compare(args: argparse.Namespace) -> None:
     plan = QUICK if args.quick else FULL
+    rounds = args.rounds or plan.rounds
+    loads = [name for name, letter in LETTERS.items() if letter in args.loads]
     servers = find_servers(args.only)
-    subject = read_subject(args.bundle)
-    store = Store(args.store)
-    run = resumed_run(store, plan, subject) if args.resume else new_run(plan, subject)
+    bundle, store, say = read_bundle(args.bundle), Store(args.store), _speaker()
+    run = find_unfinished(store, plan, bundle) if args.resume else new_run(plan, bundle)
     store.append(run)
-    say = _speaker()
-    minutes = plan.rounds * len(servers) * _SECONDS[plan.name] / 60
-    rounds = f"{plan.rounds} round" + "s" * (plan.rounds > 1)
-    say(f"{run.run}: {rounds} of {len(servers)} servers, about {minutes:.0f} minutes")
-    if plan is FULL and not args.no_tune:
-        say("first each peer whose settings are not all known for this bundle (2 minutes each)")
-        tune(servers, subject.path, Workload(subject.path, TUNING, subject.longest), say)
-    workload = Workload(subject.path, plan, subject.longest)
-    Comparison(subject, workload, store, run.run, say).measure(servers)
-    finished = datetime.now(UTC).isoformat(timespec="seconds")
-    store.append(run.model_copy(update={"finished": finished}))
-    if not args.no_page:
-        write_page(store, run.run, PAGE)
-        say(f"written: {PAGE.relative_to(ROOT)}")
+    if run.busy:
+        say(f"others use {run.load_before:g} of this machine's cores: the records say so")
+    workload = Workload(bundle.path, plan, bundle.longest)
+    comparison = Comparison(bundle, workload, store, run, say, loads)
+    if not (args.no_trials or args.quick) or args.trials_only:
+        count = sum(len(server.tried) for server in servers if len(server.tried) > 1)
+        say(f"{run.run}: trials of settings, at most {count * _TRIAL_SECONDS / 60:.0f} minutes")
+        comparison.try_settings(servers)
+    if args.trials_only:
+        return
+    minutes = rounds * len(servers) * _ROUND_SECONDS[plan.name] * len(loads) / 4 / 60
+    say(f"{run.run}: {rounds} x {len(servers)} servers, about {minutes:.0f} minutes")
+    comparison.measure(servers, rounds)
+    store.append(run.model_copy(update={"finished": now()}))
+    say(f"stored; `python -m benchmarks.pages --store {args.store}` writes the page")
 
 
-def new_run(plan: Plan, subject: Subject) -> Run:
+def new_run(plan: Plan, bundle: ServedBundle) -> Run:
     """A comparison that begins now."""
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    return Run(
-        run=f"peers-{started[:19].replace(':', '')}-{random.randrange(1 << 16):04x}",  # noqa: S311
-        started=started,
-        finished=None,
-        command=shlex.join(["python", "-m", "benchmarks.peers", *sys.argv[1:]]),
-        plan=_plan_text(plan, subject),
-        environment=describe_environment(),
-        load_before=cores_in_use(),
-    )
+    command = shlex.join(["python", "-m", "benchmarks.peers", *sys.argv[1:]])
+    return begin_run("peers", _plan_text(plan, bundle), command)
 
 
-def resumed_run(store: Store, plan: Plan, subject: Subject) -> Run:
-    """The last comparison of this plan and bundle that did not finish."""
+def find_unfinished(store: Store, plan: Plan, bundle: ServedBundle) -> Run:
+    """The last comparison of this plan and bundle; what it holds is not measured again."""
     runs = [run for run in store.load().runs.values() if run.run.startswith("peers-")]
-    same = [run for run in runs if run.plan == _plan_text(plan, subject)]
-    if not same or same[-1].finished is not None:
-        raise ConfigError("there is no unfinished comparison of this plan and bundle to resume")
-    return same[-1]
+    same = [run for run in runs if run.plan == _plan_text(plan, bundle)]
+    if not same:
+        raise ConfigError("there is no comparison of this plan and bundle to resume")
+    return same[-1].model_copy(update={"finished": None})
 
 
-def _plan_text(plan: Plan, subject: Subject) -> str:
-    return json.dumps({"peers": plan.values(), "bundle": subject.digest})
+def _plan_text(plan: Plan, bundle: ServedBundle) -> str:
+    return json.dumps({"peers": plan.values(), "bundle": bundle.digest})
 
 
 def _speaker() -> Callable[[str], None]:

@@ -1,20 +1,30 @@
-"""The servers that are compared: how each is started, asked and understood, and its settings.
+"""The servers that are compared: how each is started, its request and answer, its settings.
 
-Which of the settings a peer runs with is decided by measurement: see `tuning.py`.
+Which of its settings a server runs with under each load is measured: see `settings.py`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-OURS = "longdoc"
-LIMIT = "limit"
+from benchmarks.load.loops import post
+from benchmarks.servers.process import (
+    ROOT,
+    Running,
+    StartError,
+    free_port,
+    measured_python,
+    run_server,
+)
+from models.errors import ConfigError
+
+OURS, OURS_AUTO = "longdoc", "longdoc-auto"
 
 Settings = Mapping[str, Any]
 Scores = dict[str, float]
@@ -22,15 +32,17 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answers for one document at a time.
+    """A server that classifies one document per request.
 
-    package    its distribution, whose version is told
-    tried      settings to choose among; `batch` 1 does not batch and is measured for the record;
-               `variables` are environment variables
-    wrap       a text as its request's body
-    read       an answer as scores by label, given the labels in the bundle's order
-    variables  environment variables that it is started with
-    basis      what its documentation recommends, and how that was followed
+    package      its distribution, whose version the page shows
+    tried        settings to choose among; `batch` 1 does not batch, `variables` are environment
+                 variables
+    wrap         a text as its request's body
+    read         an answer as scores by label, given the labels in the bundle's order
+    options      further options of its command line
+    variables    environment variables that it is started with
+    environment  the virtual environment it runs in, if not one of its own name
+    basis        what its documentation recommends, and how that was followed
     """
 
     name: str
@@ -40,39 +52,64 @@ class Server:
     path: str = "/classify"
     wrap: Callable[[str], object] = field(default=lambda text: {"input": text})
     read: Callable[[Any, list[str]], Scores] = field(default=lambda answer, _: answer["scores"])
+    options: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    environment: str = ""
     basis: str = ""
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is Longdoc."""
+        return self.name in (OURS, OURS_AUTO)
+
+    @property
     def python(self) -> Path:
-        """The interpreter of its environment; ours and plain FastAPI share this one."""
-        if self.name in (OURS, "fastapi"):
-            return Path(sys.executable)
+        """The interpreter of its environment; ours and plain FastAPI can do with this one."""
+        if self.environment == OURS:
+            return Path(measured_python())
         return ROOT / f".venv-peers-{self.name}" / "bin" / "python"
 
     def command(self, bundle: Path, port: int) -> list[str]:
         """What starts it."""
-        if self.name == OURS:
+        if self.is_ours:
             where = ["--bundle", str(bundle), "--port", str(port), "--log-level", "warning"]
-            return [str(self.python), "-m", "longdoc", "serve", *where]
+            return [str(self.python), "-m", "longdoc", "serve", *where, *self.options]
         return [str(self.python), "-m", f"benchmarks.peers.servers.with_{self.name}"]
 
     def request(self, text: str) -> bytes:
-        """A whole HTTP request that asks for one document."""
-        body = json.dumps(self.wrap(text)).encode()
-        head = (
-            f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        """The HTTP request for one document."""
+        return post(self.path, self.wrap(text))
+
+    @contextmanager
+    def run(self, bundle: Path, settings: Settings) -> Iterator[Running]:
+        """The server from process start to its first classified document, then ended."""
+        if not self.python.exists():
+            raise StartError(f"{self.title} is not installed: run `make peers-setup`")
+        port = free_port()
+        with TemporaryDirectory(prefix="peer-", ignore_cleanup_errors=True) as folder:
+            variables = {
+                "PEER_BUNDLE": str(bundle.resolve()),
+                "PEER_PORT": str(port),
+                "PEER_SETTINGS": json.dumps(dict(settings)),
+                "BENTOML_HOME": folder,
+                **self.variables,
+                **settings.get("variables", {}),
+            }
+            command = self.command(bundle.resolve(), port)
+            ready = self.request("One sentence will do.")
+            with run_server(
+                self.title, command, port, ready, variables=variables, folder=Path(folder)
+            ) as running:
+                yield running
 
 
 def _our_scores(answer: Any, _: list[str]) -> Scores:
     return {each["label"]: each["score"] for each in answer["results"][0]["scores"]}
 
 
-def _tensor(text: str) -> object:
-    return {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}]}
+def _tensor(shape: tuple[int, ...]) -> Callable[[str], object]:
+    tensor = {"name": "text", "shape": shape, "datatype": "BYTES"}
+    return lambda text: {"inputs": [tensor | {"data": [text]}]}
 
 
 def _tensor_scores(answer: Any, labels: list[str]) -> Scores:
@@ -81,23 +118,36 @@ def _tensor_scores(answer: Any, labels: list[str]) -> Scores:
 
 
 def _workers(**common: Any) -> tuple[Settings, ...]:
-    """A worker of one thread per core or one with two, batches of up to 8 or 4 or none."""
-    spread = ((2, 1, 8), (1, 2, 8), (2, 1, 4), (2, 1, 1))
+    """One worker per core or one with two threads; batches of up to 8 or 4, or none."""
+    spread = ((2, 1, 1), (1, 2, 1), (2, 1, 8), (1, 2, 8), (2, 1, 4))
     return tuple({"workers": w, "threads": t, "batch": b, **common} for w, t, b in spread)
 
 
 _RAY = {"replicas": 2, "threads": 1, "batch": 8, "wait_ms": 10, "ongoing": 16}
 _RAY_FAST = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}
 
-SERVERS: tuple[Server, ...] = (
-    Server(
-        OURS,
-        "Longdoc",
+
+def _ours(name: str, title: str, basis: str, options: tuple[str, ...] = ()) -> Server:
+    return Server(
+        name,
+        title,
         "longdoc",
         tried=({},),
         wrap=lambda text: {"input": text, "top_k": None},
         read=_our_scores,
-        basis="As `longdoc serve` starts it: every setting at its default.",
+        options=options,
+        environment=OURS,
+        basis=basis,
+    )
+
+
+SERVERS: tuple[Server, ...] = (
+    _ours(OURS, "Longdoc", "As `longdoc serve` starts it: every setting at its default."),
+    _ours(
+        OURS_AUTO,
+        "Longdoc, `--precision auto`",
+        "The same with the graph's precision chosen by the service.",
+        ("--precision", "auto"),
     ),
     Server(
         "fastapi",
@@ -108,6 +158,7 @@ SERVERS: tuple[Server, ...] = (
             {"workers": 2, "threads": 1},
             {"workers": 1, "threads": 2},
         ),
+        environment=OURS,
         basis="A `def` route, which FastAPI runs in its thread pool, under Uvicorn with uvloop and "
         "httptools. It has no batching of its own.",
     ),
@@ -123,10 +174,7 @@ SERVERS: tuple[Server, ...] = (
         "bentoml",
         "BentoML",
         "bentoml",
-        tried=(
-            *_workers(max_latency_ms=60_000),
-            {"workers": 2, "threads": 1, "batch": 8, "max_latency_ms": 10_000},
-        ),
+        tried=_workers(max_latency_ms=60_000),
         wrap=lambda text: {"input": [text]},
         read=lambda answer, _: answer[0]["scores"],
         variables={"BENTOML_DO_NOT_TRACK": "True"},
@@ -140,10 +188,9 @@ SERVERS: tuple[Server, ...] = (
         "Ray Serve",
         "ray",
         tried=(
-            _RAY,
-            _RAY | {"replicas": 1, "threads": 2, "ongoing": 32},
-            _RAY | {"batch": 4},
             _RAY | {"batch": 1, "wait_ms": 0},
+            _RAY | {"batch": 1, "wait_ms": 0, "variables": _RAY_FAST},
+            _RAY,
             _RAY | {"variables": _RAY_FAST},
             _RAY | {"batch": 4, "variables": _RAY_FAST},
         ),
@@ -158,10 +205,23 @@ SERVERS: tuple[Server, ...] = (
         "mlserver",
         tried=(*_workers(wait_ms=10), {"workers": 0, "threads": 2, "batch": 8, "wait_ms": 10}),
         path="/v2/models/classifier/infer",
-        wrap=_tensor,
+        wrap=_tensor((1,)),
         read=_tensor_scores,
         basis="`max_batch_size` and `max_batch_time` over a custom runtime, `parallel_workers`, "
-        "`debug` off; asked by its own protocol. Metrics are off.",
+        "`debug` off; used by the Open Inference Protocol. Metrics are off.",
+    ),
+    Server(
+        "triton",
+        "NVIDIA Triton",
+        "nvidia-pytriton",
+        tried=_workers(wait_ms=1),
+        path="/v2/models/classifier/infer",
+        wrap=_tensor((1, 1)),
+        read=_tensor_scores,
+        basis="PyTriton, which carries the server and its Python backend: an instance per core, "
+        "`max_batch_size` and `max_queue_delay_microseconds` of its dynamic batcher; used by the "
+        "Open Inference Protocol. gRPC and metrics are off. Tritonserver's own ONNX Runtime "
+        "backend does not come with it.",
     ),
 )
 
@@ -184,5 +244,5 @@ def find_servers(names: str | None) -> list[Server]:
         return list(SERVERS)
     unknown = [name for name in names.split(",") if name not in known]
     if unknown:
-        raise SystemExit(f"unknown server {unknown[0]!r}; known: {', '.join(known)}")
+        raise ConfigError(f"unknown server {unknown[0]!r}; known: {', '.join(known)}")
     return [known[name] for name in names.split(",")]

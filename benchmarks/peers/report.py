@@ -7,82 +7,77 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.figures import COLUMNS, Cell, Results, Row, find_run
-from benchmarks.peers.registry import LEFT_OUT, LIMIT, OURS, SERVERS, Server
-from benchmarks.peers.tuning import best_settings, merit, rows_of
+from benchmarks.markdown import bullets, busy_sentence, fill, mebibytes, milliseconds, table
+from benchmarks.peers.figures import BUCKETS, COLUMNS, Cell, Results, Row, find_run
+from benchmarks.peers.registry import LEFT_OUT, OURS, SERVERS, Server
+from benchmarks.peers.settings import best_settings
 from benchmarks.peers.verdicts import goals, where_behind
-from benchmarks.peers.workload import SHARE_OF_LIMIT, TITLES
+from benchmarks.peers.workload import LETTERS, SHARE_OF_LIMIT, TITLES
 from benchmarks.store import Store
 
 _BODY = Path(__file__).parent / "page.md"
-_QUIET = 0.05  # share of the processors that others may use without a word
-_LETTERS = dict(zip(TITLES, "abcd", strict=True))
 
 
-def write_page(store: Store, name: str | None, page: Path) -> None:
-    """Write the page of a run, or of the last comparison."""
-    results = Results(store, find_run(store, name))
-    page.write_text(markdown(results), encoding="utf-8")
+def page_of(store: Store, name: str | None = None) -> str:
+    """The page of a run, or of the last comparison that finished."""
+    return markdown(Results(store, find_run(store, name)))
 
 
 def markdown(results: Results) -> str:
     """The page."""
-    template = _BODY.read_text(encoding="utf-8")
     parts = {
         "HEAD": _head(results),
         "LOADS": "\n".join(_load(results, name) for name in TITLES),
+        "WAITS": "\n\n".join(filter(None, (_waits(results, name) for name in TITLES))),
+        "MEMORY": _memory(results),
         "VERDICT": _verdict(results),
-        "UNBATCHED": _unbatched(),
         "SERVERS": _servers(results),
-        "SETTINGS": _settings(results),
-        "TUNING": "\n".join(_tuning(server) for server in SERVERS if server.name != OURS),
-        "LEFT_OUT": "\n".join(f"- **{name}**: {why}" for name, why in LEFT_OUT.items()),
-    }
-    for key, text in parts.items():
-        template = template.replace(f"<!-- {key} -->", text.strip())
-    return template
+        "BASIS": bullets(f"**{server.title}**. {server.basis}" for server in SERVERS),
+        "SETTINGS": "\n".join(_trials(results, server) for server in SERVERS),
+        "NOT_BEST": _not_best(results),
+        "LEFT_OUT": bullets([*(f"**{name}**: {why}" for name, why in LEFT_OUT.items()),
+                             *_absent(results)]),
+    }  # fmt: skip
+    return fill(_BODY.read_text(encoding="utf-8"), parts)
 
 
 def _head(results: Results) -> str:
     run, test = results.run, results.any_test
-    plan = test.settings["plan"]
     bundle = test.bundle.name if test.bundle else "?"
-    others = _others_share(results)
-    busy = f" Others used {others:.0%} of the processors: not the figures." * (others > _QUIET)
-    quick = " **A quick look: it shows that all works.**" * (plan["name"] == "quick")
+    shares = [float(each.settings["others_share"]) for each in results.tests]
+    quick = " **A quick look: it shows that all works.**"
+    commits = sorted({str(t.settings.get("commit") or run.environment.commit or "unknown")
+                      for t in results.tests})  # fmt: skip
+    named = ", ".join(f"`{each[:12]}{each[40:]}`" for each in commits)
+    rounds = f"{results.rounds} round" + "s" * (results.rounds > 1)
     return (
         f"Measured on {run.environment.title}, {run.environment.system}, on {run.started[:10]}, "
-        f"with the bundle `{bundle}`, {plan['rounds']} round{'s' * (plan['rounds'] > 1)}.{busy}"
-        f"{quick} Run `{run.run}`, commit `{(run.environment.commit or 'unknown')[:12]}`."
-    )
-
-
-def _others_share(results: Results) -> float:
-    """The mean share of the processors that others used during the loads."""
-    tests = [test for server in SERVERS for test in results.of(server.name) if test.requests]
-    shares = [float(test.settings["others_share"]) for test in tests]
-    return sum(shares) / max(1, len(shares))
+        f"with the bundle `{bundle}`, {rounds}. Run `{run.run}`, commit {named}."
+        f"{quick * (test.settings['plan']['name'] == 'quick')}\n\n{busy_sentence(shares)}"
+    ).strip()
 
 
 def _load(results: Results, name: str) -> str:
-    limit = results.row(LIMIT, name)
-    lines = [f"### ({_LETTERS[name]}) {TITLES[name].capitalize()}", "", _about(results, name), ""]
-    lines += ["| server | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    rows = []
+    limit = results.limit(name)
     if limit is not None:
-        rate = _text("documents/s", limit.cells["documents/s"], results)
-        lines.append(f"| the limit: no HTTP | {rate} |" + " – |" * (len(COLUMNS) - 1))
-    rows = [(server, results.row(server.name, name)) for server in SERVERS]
-    lines += [_row(server, row, results) for server, row in rows if row is not None]
-    return "\n".join(lines) + "\n"
+        blank = ["–"] * len(COLUMNS)
+        rows.append(["the graph without a server", _with_range(limit, 1), *blank])
+    for server in SERVERS:
+        row = results.row(server.name, name)
+        if row is not None:
+            rows.append(_cells(server, row, results))
+    head = ["server", *COLUMNS, "settings"]
+    title = f"### ({LETTERS[name]}) {TITLES[name].capitalize()}"
+    return f"{title}\n\n{_about(results, name)}\n\n{table(head, rows)}\n"
 
 
 def _about(results: Results, name: str) -> str:
-    tests = [test for server in SERVERS for test in results.of(server.name)]
-    rate = next((t.offered_per_second for t in tests if t.scenario == name), None)
+    rate = next((t.offered_per_second for t in results.tests if t.scenario == name), None)
     plan = results.any_test.settings["plan"]
     if rate is None:
         return f"{plan['clients']} clients, every document once: {plan['documents']} documents."
-    share = f"{SHARE_OF_LIMIT[name]:.0%} of the limit"
+    share = f"{SHARE_OF_LIMIT[name]:.0%} of the graph's rate without a server"
     if name == "bursts":
         return (
             f"Lengths as in (b); {rate:.1f} documents a second on average ({share}), but all of "
@@ -91,12 +86,12 @@ def _about(results: Results, name: str) -> str:
     return f"{rate:.1f} documents a second arrive ({share}), Poisson."
 
 
-def _row(server: Server, row: Row, results: Results) -> str:
+def _cells(server: Server, row: Row, results: Results) -> list[str]:
     if row.failure:
-        return f"| {server.title} | {row.failure} |" + " |" * (len(COLUMNS) - 1)
-    cells = [_text(column, row.cells.get(column), results) for column in COLUMNS]
+        return [server.title, "not measured", *["–"] * len(COLUMNS)]
     title = f"**{server.title}**" if server.name == OURS else server.title
-    return f"| {title} | " + " | ".join(cells) + " |"
+    found = (_text(column, row.cells.get(column), results) for column in COLUMNS)
+    return [title, *found, _words(row.settings)]
 
 
 def _text(column: str, cell: Cell | None, results: Results) -> str:
@@ -104,13 +99,13 @@ def _text(column: str, cell: Cell | None, results: Results) -> str:
         return "–"
     if column == "documents/s":
         return _with_range(cell, digits=1)
-    if column == "memory":
-        return f"{cell.middle / 2**20:,.0f} MiB"
+    if column.startswith("memory"):
+        return mebibytes(cell.middle)
     if column == "failed":
         return f"{cell.middle:.1%}" if cell.middle else "0"
     if math.isinf(cell.middle):
         return f"> {results.any_test.settings['plan']['patience']:g} s"
-    return f"{cell.middle * 1000:,.0f} ms"
+    return milliseconds(cell.middle)
 
 
 def _with_range(cell: Cell, digits: int) -> str:
@@ -120,44 +115,51 @@ def _with_range(cell: Cell, digits: int) -> str:
     return f"{middle} ({low} to {high})" if len(cell.values) > 1 else middle
 
 
-def _verdict(results: Results) -> str:
-    behind = where_behind(results)
-    reached = "\n".join(f"- {line}" for line in goals(results))
-    if not behind:
-        none = "No peer is ahead of Longdoc in any column of (a) to (d), nor with its first answer."
-        return f"{none}\n\n{reached}"
-    listed = "\n".join(f"- {line}" for line in behind)
-    return f"Where a peer is ahead of Longdoc:\n\n{listed}\n\nWhat was aimed at:\n\n{reached}"
+def _waits(results: Results, load: str) -> str:
+    """Waiting by own time under a load, a row for each server."""
+    rows = []
+    for server in SERVERS:
+        row = results.row(server.name, load)
+        if row is not None and row.waits:
+            cells = (_pair(row.waits.get(end)) for end in BUCKETS)
+            rows.append([server.title, *cells])
+    if not rows:
+        return ""
+    head = ["server", *(f"to {end:,}" for end in BUCKETS[:-1]), f"above {BUCKETS[-2]:,}"]
+    return f"({LETTERS[load]}), by tokens:\n\n{table(head, rows)}"
 
 
-def _unbatched() -> str:
-    """What the peers do when each document runs alone, as far as their settings were tried."""
-    rates = {
-        server.title: max(rates)
-        for server in SERVERS
-        if (
-            rates := [
-                row["found"]["mixed"]
-                for row in rows_of(server)
-                if row["settings"].get("batch", 1) == 1 and "reason" not in row["found"]
-            ]
-        )
-    }
-    ordered = sorted(rates.items(), key=lambda each: -each[1])
-    listed = ", ".join(f"{title} {rate:.0f}" for title, rate in ordered)
-    return (
-        "Batches padded to the longest are what holds most peers back on mixed lengths. With "
-        "batching off, which is not what their documentations recommend for throughput, their "
-        f"documents/s in (b) were, when [settings were tried](#what-was-tried): {listed}."
+def _pair(found: tuple[float, float] | None) -> str:
+    if found is None:
+        return "–"
+    return " / ".join(
+        "∞" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        for value in found
     )
 
 
+def _memory(results: Results) -> str:
+    columns = ("memory before", "memory", "memory after")
+    rows = []
+    for server in SERVERS:
+        row = results.row(server.name, "behind")
+        if row is not None and all(column in row.cells for column in columns):
+            cells = (_text(column, row.cells[column], results) for column in columns)
+            rows.append([server.title, *cells])
+    if not rows:
+        return "This comparison did not measure memory before and after the load."
+    return table(["server", "before", "peak", "after"], rows)
+
+
+def _verdict(results: Results) -> str:
+    behind = where_behind(results)
+    none = "No peer is ahead of Longdoc in any column of (a) to (d), nor with its first answer."
+    listed = f"Where a peer is ahead of Longdoc:\n\n{bullets(behind)}" if behind else none
+    return f"{listed}\n\nLongdoc's goals:\n\n{bullets(goals(results))}"
+
+
 def _servers(results: Results) -> str:
-    lines = [
-        "| server | version | ONNX Runtime | tokenizers | first answer after | most that scores "
-        "differ under load | alone, from the limit's |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for server in SERVERS:
         tests = [test for test in results.of(server.name) if test.requests]
         start = results.start(server.name)
@@ -165,56 +167,72 @@ def _servers(results: Results) -> str:
             continue
         about = [test.settings for test in tests]
         versions = about[-1]["versions"]
-        apart = [
-            max((each.get(name, 0.0) for each in about), default=0.0)
+        apart = (
+            f"{max((each.get(name, 0.0) for each in about), default=0.0):.1e}"
             for name in ("difference_under_load", "difference_from_limit")
-        ]
-        lines.append(
-            f"| {server.title} | {versions.get(server.package, '?')} | {versions['onnxruntime']} "
-            f"| {versions['tokenizers']} | {_with_range(start, digits=2)} s "
-            f"| {apart[0]:.1e} | {apart[1]:.1e} |"
         )
-    return "\n".join(lines)
+        names = (server.package, "python", "onnxruntime", "tokenizers")
+        known = (versions.get(name, "–") for name in names)
+        rows.append([server.title, *known, f"{_with_range(start, digits=2)} s", *apart])
+    head = ["server", "version", "Python", "ONNX Runtime", "tokenizers", "first answer after",
+            "most that scores differ under load", "alone, from no server"]  # fmt: skip
+    return table(head, rows)
 
 
-def _settings(results: Results) -> str:
-    """What each server ran with, as it was stored."""
+def _trials(results: Results, server: Server) -> str:
+    """What a server did with each of its settings, a column for each load."""
+    by_load = {load: results.trials_of(server, load) for load in TITLES}
+    if not any(by_load.values()):
+        return ""
+    chosen = {load: row.settings for load in TITLES if (row := results.row(server.name, load))}
+    rows = []
+    for settings in server.tried:
+        cells = []
+        for load, trials in by_load.items():
+            found = next((trial.test for trial in trials if trial.settings == settings), None)
+            text = "–" if found is None else _trial(found)
+            cells.append(f"**{text}**" if chosen.get(load) == settings else text)
+        rows.append([_words(settings), *cells])
+    head = ["settings", *(f"({letter})" for letter in LETTERS.values())]
+    return f"**{server.title}**\n\n{table(head, rows)}\n"
+
+
+def _not_best(results: Results) -> str:
+    """Where a server ran with other settings than did best in its trials."""
+    found = []
+    for server in SERVERS:
+        for load in TITLES:
+            row, trials = results.row(server.name, load), results.trials_of(server, load)
+            best = best_settings(server, load, results.trials)
+            if row is not None and trials and row.settings != best:
+                found.append(f"{server.title} in ({LETTERS[load]}): {_words(best)}")
+    if not found:
+        return "Every server ran each load with the settings that did best in its trials."
+    return (
+        "**In this run some servers had better settings than those they ran with**, so ratios to "
+        f"their figures flatter Longdoc:\n\n{bullets(found)}"
+    )
+
+
+def _trial(test: Any) -> str:
+    if not test.requests:
+        return "did not start"
+    failed = sum(test.errors.values())
+    said = f", {failed} failed" * bool(failed)
+    if test.model == "closed":
+        return f"{test.answered_per_second:.1f}/s{said}"
+    return f"{milliseconds(test.p50 or math.nan)}, {milliseconds(test.p99 or math.nan)}{said}"
+
+
+def _absent(results: Results) -> list[str]:
+    """Servers of the registry that this run did not measure, with the reason."""
     lines = []
     for server in SERVERS:
-        stored = [test.settings["server"] for test in results.of(server.name)]
-        chosen = _words(stored[-1] if stored else {})
-        lines.append(f"- **{server.title}**{': ' + chosen if chosen else ''}. {server.basis}")
-    return "\n".join(lines)
-
-
-def _tuning(server: Server) -> str:
-    rows = sorted(rows_of(server), key=_merit, reverse=True)
-    if not rows:
-        return ""
-    best = dict(best_settings(server))
-    about = ", ".join(sorted({f"`{row['bundle']}`" for row in rows}))
-    lines = [
-        f"**{server.title}** ({rows[0]['documents']} documents, bundle {about}, "
-        f"{max(row['date'] for row in rows)})",
-        "",
-        "| settings | (a) documents/s | (b) documents/s | failed |",
-        "|---|---|---|---|",
-    ]
-    for row in rows:
-        mark = " **chosen**" if row["settings"] == best else ""
-        found = row["found"]
-        shown = f"{_words(row['settings'])}{mark}"
-        if "reason" in found:
-            lines.append(f"| {shown} | {found['reason']} | | |")
-        else:
-            lines.append(
-                f"| {shown} | {found['fixed']:.1f} | {found['mixed']:.1f} | {found['failed']} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _merit(row: dict[str, Any]) -> float:
-    return 0.0 if "reason" in row["found"] else merit(row["found"])
+        tests = results.of(server.name)
+        if not any(test.requests for test in tests):
+            reason = tests[-1].note if tests else "no part of this comparison"
+            lines.append(f"**{server.title}**: {reason}.")
+    return lines
 
 
 def _words(settings: Any) -> str:
@@ -227,4 +245,4 @@ def _words(settings: Any) -> str:
             parts.append("no batching")
         else:
             parts.append(f"{name} {value if isinstance(value, int) else json.dumps(value)}")
-    return ", ".join(parts)
+    return ", ".join(parts) or "defaults"

@@ -1,4 +1,5 @@
-"""Measurements of the service: overhead, mixed lengths, short behind long, overload, cold start.
+"""What the service adds to its graph: overhead, overload, start, memory.
 
-`python -m benchmarks.service all --out FILE` takes them; `… report FILE` writes them as Markdown.
+`python -m benchmarks.service` measures and stores; docs/serving-figures.md shows the figures.
+How it compares with other servers is measured by `benchmarks.peers`.
 """

@@ -1,95 +1,58 @@
-"""`python -m benchmarks.service MEASURE… [--full] --out FILE`, and `… report FILE`."""
+"""`python -m benchmarks.service [MEASURE …]`: measure the service and store the samples."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
+import shlex
+import subprocess
 import sys
-import time
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from benchmarks.service.measures import MEASURES
-from benchmarks.service.plans import FULL, QUICK
-from benchmarks.service.report import markdown
-from models.bundle import ROOT, load_bundle
-from service.scheduling.cores import usable_cores
-
-PAGE = Path(__file__).parent.parent.parent / "docs" / "serving-figures.md"
+from benchmarks.environment import begin_run, now
+from benchmarks.servers.bundle import read_bundle
+from benchmarks.servers.process import measured_python, unwind_when_terminated
+from benchmarks.service.measures import FULL, MEASURES, QUICK, Measurements
+from benchmarks.store import LOCAL, Store
+from models.errors import LongdocError
 
 
 def main() -> int:
-    """Measure and store, or turn a stored result into the page."""
+    """Take the measures named, or all, each as a run of its own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("all", *MEASURES):
-        command = commands.add_parser(name)
-        command.add_argument("--bundle", type=Path, default=ROOT / "elife-nystromformer")
-        command.add_argument("--full", action="store_true", help="the figures; else a quick look")
-        command.add_argument("--out", type=Path, required=True)
-    report = commands.add_parser("report", help=f"write {PAGE.name}")
-    report.add_argument("result", type=Path)
+    add = parser.add_argument
+    add("measures", nargs="*", metavar="MEASURE", help=f"some of {', '.join(MEASURES)} [all]")
+    add("--quick", action="store_true", help="a short look: does it all work?")
+    add("--bundle", type=Path, help="the bundle to serve")
+    add("--store", type=Path, default=LOCAL, metavar="FILE", help=f"results file [{LOCAL}]")
     args = parser.parse_args()
-    if args.command == "report":
-        PAGE.write_text(markdown(json.loads(args.result.read_text())), encoding="utf-8")
-        return 0
-    names = list(MEASURES) if args.command == "all" else [args.command]
-    result = _load(args.out) | _head(args.bundle, args.full, args.out)
-    for name in names:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        figures = MEASURES[name](args.bundle, FULL if args.full else QUICK)
-        result["measures"][name] = figures
-        args.out.write_text(json.dumps(result) + "\n")
-        print(f"{name}: {json.dumps(_shown(figures))}", file=sys.stderr, flush=True)
+    unknown = [name for name in args.measures if name not in MEASURES]
+    if unknown:
+        parser.error(f"unknown {unknown[0]!r}; known: {', '.join(MEASURES)}")
+    unwind_when_terminated()
+    plan = QUICK if args.quick else FULL
+    command = shlex.join(["python", "-m", "benchmarks.service", *sys.argv[1:]])
+    script = "import platform; print(platform.python_version())"
+    said = subprocess.run([measured_python(), "-c", script], capture_output=True, check=True)  # noqa: S603
+    versions = {"python": said.stdout.decode().strip()}
+    try:
+        bundle, store = read_bundle(args.bundle), Store(args.store)
+        for name in args.measures or MEASURES:
+            run = begin_run(f"service-{name}", str(asdict(plan)), command, versions=versions)
+            store.append(run)
+            _say(f"{name} ({run.load_before:g} cores in use by others before)")
+            MEASURES[name](Measurements(bundle, plan, store, run.run, _say))
+            store.append(run.model_copy(update={"finished": now()}))
+    except LongdocError as error:
+        _say(f"benchmarks.service: {error}")
+        return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
-def _shown(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures without what they were computed from."""
-    return {
-        name: _shown(value) if isinstance(value, dict) and name != "ratios" else value
-        for name, value in figures.items()
-        if name in ("ratios", "seconds") or not isinstance(value, list)
-    }
-
-
-def _load(path: Path) -> dict[str, Any]:
-    """An earlier result, whose other measures are kept."""
-    earlier: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"measures": {}}
-    return earlier
-
-
-def _head(bundle: Path, full: bool, out: Path) -> dict[str, Any]:
-    manifest = load_bundle(bundle).manifest
-    return {
-        "bundle": manifest.name,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "file": out.name,
-        "plan_name": "full" if full else "quick",
-        "plan": asdict(FULL if full else QUICK),
-        "environment": {
-            "cpu": _cpu(),
-            "cores": usable_cores(),
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "onnxruntime": version("onnxruntime"),
-            "fastapi": version("fastapi"),
-            "uvicorn": version("uvicorn"),
-            "tokenizers": version("tokenizers"),
-        },
-    }
-
-
-def _cpu() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

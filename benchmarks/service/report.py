@@ -1,193 +1,201 @@
-"""From a result file to the page `docs/serving-figures.md`: no figure is written by hand."""
+"""From stored results to the page docs/serving-figures.md."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
 
-import numpy as np
+from benchmarks.load.samples import Sample, to_samples
+from benchmarks.markdown import busy_sentence, fill, mebibytes, milliseconds, table
+from benchmarks.records import Figure, LoadTest, Run, percentile
+from benchmarks.service.measures import BARE, COLD_START, FLOOD, MEASURES, MEMORY
+from benchmarks.store import Loaded, Store
 
-from benchmarks.quiet import MOST_STOLEN
-from benchmarks.service.servers import BATCHING, OURS, PLAIN
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """The page."""
-    machine = result["environment"]
-    parts = [
-        "# What the service measures\n\n"
-        f"Measured on {machine['cpu']}, {machine['cores']} cores, with "
-        f"Python {machine['python']} and ONNX Runtime {machine['onnxruntime']}, "
-        f"bundle `{result['bundle']}`, on {result['date']}, "
-        f"plan `{result['plan_name']}`. Made from `{result['file']}` by "
-        "`python -m benchmarks.service report`.\n\n" + _quiet(result["measures"]) + "\n"
-    ]
-    makers = {
-        "overhead": _overhead,
-        "mixed": _mixed,
-        "short_behind_long": _short_behind_long,
-        "overload": _overload,
-        "cold_start": _cold_start,
-    }
-    parts += [makers[name](figures) for name, figures in result["measures"].items()]
-    return "\n".join(parts)
+_BODY = Path(__file__).parent / "page.md"
+_SHORT = 512  # tokens
+_USUALLY_SLOW = 0.05  # share of requests above the 95th percentile
 
 
-def _quiet(measures: Mapping[str, Any]) -> str:
-    """How far others disturbed what is shown."""
-    stolen, again = _noted(measures, "stolen"), _noted(measures, "again")
-    return (
-        f"Whatever was measured while the host gave others more than {MOST_STOLEN:.0%} of the "
-        f"cores' time was measured again, {sum(again)} times in all; of what is shown, they took "
-        f"{float(np.mean(stolen or [0])):.1%} on average and {max(stolen, default=0):.1%} at most."
-    )
+class Taken:
+    """What the last finished run of a measure stored."""
+
+    def __init__(self, store: Store, loaded: Loaded, run: Run) -> None:
+        self.run = run
+        self.figures = [figure for figure in loaded.figures if figure.run == run.run]
+        self.tests = [(n, test) for n, test in loaded.load_tests if test.run == run.run]
+        self._store = store
+
+    def named(self, scenario: str) -> list[LoadTest]:
+        """The load tests of a scenario, by round."""
+        return [test for _, test in self.tests if test.scenario == scenario]
+
+    def samples(self, scenario: str) -> list[list[Sample]]:
+        """Their raw samples."""
+        found = (self._store.requests(n) for n, test in self.tests if test.scenario == scenario)
+        return [to_samples(raw) for raw in found if raw is not None]
+
+    @property
+    def head(self) -> str:
+        """When, where and of what it was measured."""
+        run = self.run
+        subjects = {test.bundle.name for _, test in self.tests if test.bundle}
+        subjects |= {figure.subject for figure in self.figures}
+        shares = [float(t.settings["cores"]["others"]) / run.environment.cores
+                  for _, t in self.tests]  # fmt: skip
+        plan = {test.settings["plan"] for _, test in self.tests}
+        plan |= {figure.conditions["plan"] for figure in self.figures}
+        quick = " **A quick look: it shows that all works.**" * ("quick" in plan)
+        return (
+            f"{run.environment.title}, Python {run.environment.versions['python']}, bundle "
+            f"`{', '.join(sorted(subjects))}`, {run.started[:10]}, run `{run.run}`, commit "
+            f"`{(run.environment.commit or 'unknown')[:12]}`.{quick} {busy_sentence(shares)}"
+        ).strip()
 
 
-def _noted(found: Any, name: str) -> list[float]:
-    """All values of a name, however deep."""
-    if isinstance(found, Mapping):
-        here = [found[name]] if name in found else []
-        return here + [value for inner in found.values() for value in _noted(inner, name)]
-    if isinstance(found, list):
-        return [value for inner in found for value in _noted(inner, name)]
-    return []
+def page_of(store: Store) -> str:
+    """The page of the last finished run of each measure."""
+    loaded = store.load()
+    parts = {}
+    for name in MEASURES:
+        runs = [r for r in loaded.runs.values() if r.run.startswith(f"service-{name}-")]
+        ended = [run for run in runs if run.finished]
+        title = f"## {name.replace('_', ' ').capitalize()}"
+        if ended:
+            taken = Taken(store, loaded, ended[-1])
+            parts[name.upper()] = f"{title}\n\n{_SECTIONS[name](taken)}\n\n{taken.head}"
+        else:
+            missing = f"Nothing is stored: `python -m benchmarks.service {name}` measures it."
+            parts[name.upper()] = f"{title}\n\n{missing}"
+    return fill(_BODY.read_text(encoding="utf-8"), parts)
 
 
-def _overhead(figures: Mapping[str, Any]) -> str:
-    rows = [
-        f"| {length} | {case['bare']:.1f} | {case['best_schedule']} | {case['served']:.1f} "
-        f"| {case['ratio']:.1%} | {min(case['ratios']):.1%} to {max(case['ratios']):.1%} "
-        f"| {_verdict(case['ratio'] >= 0.9)} |"
-        for length, case in figures.items()
-    ]
-    return _table(
-        "Overhead",
-        "Documents per second through HTTP (32 clients) against the bare engine in a loop: text "
-        "to logits, a thread with a session of its own on each core, longest first, the same texts "
-        "and tokenizer, each alone or "
-        "the short ones in groups, whichever is faster. Both take turns, the bare engine before "
-        "and after the service; all figures are medians, and the spread is that of the rounds.",
-        "tokens | bare engine | its runs | served | share | spread | at least 90%",
-        rows,
-    )
-
-
-def _mixed(figures: Mapping[str, Any]) -> str:
+def _overhead(taken: Taken) -> str:
     rows = []
-    for kind in (OURS, PLAIN, BATCHING):
-        cells = [_over_rounds(figures, kind, name) for name in ("documents_per_second", "p50")]
-        p99, short = (_over_rounds(figures, kind, name) for name in ("p99", "p99_short"))
+    for scenario in dict.fromkeys(test.scenario for _, test in taken.tests):
+        tests = taken.named(scenario)
+        bare = {batched: _bare_rates(taken.figures, scenario, batched) for batched in (False, True)}
+        best = max(bare, key=lambda batched: median(bare[batched]))
+        rates = bare[best]
+        shares = [
+            test.answered_per_second / ((before + after) / 2)
+            for test, before, after in zip(tests, rates, rates[1:], strict=False)
+        ]
+        served = median(test.answered_per_second for test in tests)
         rows.append(
-            f"| {kind} | {cells[0]:.1f} | {_ms(cells[1])} | {_ms(p99)} | {_ms(short)} "
-            f"| {_over_rounds(figures, kind, 'peak_bytes') / 2**20:,.0f} MiB |"
-        )
-    goals = [
-        ("documents/s over batching, at least 2", "throughput_over_batching", 2.0, True),
-        ("documents/s over plain, more than 1", "throughput_over_plain", 1.0, True),
-        ("p50 over plain, at most a third", "p50_over_plain", 1 / 3, False),
-        ("p50 over batching, at most a third", "p50_over_batching", 1 / 3, False),
-        ("p99 over plain, at most 1.5", "p99_over_plain", 1.5, False),
-    ]
-    return _table(
-        "Mixed lengths",
-        "Log-normal lengths from 32 to 16,384 tokens, 32 clients, every document once.",
-        "server | documents/s | p50 | p99 | p99 below 512 tokens | peak memory",
-        rows,
-    ) + _goals(figures, goals)
-
-
-def _short_behind_long(figures: Mapping[str, Any]) -> str:
-    rows = [
-        f"| {kind} | {_ms(_over_rounds(figures, kind, 'p50_short'))} "
-        f"| {_ms(_over_rounds(figures, kind, 'p99_short'))} "
-        f"| {_ms(_over_rounds(figures, kind, 'p99_long'))} "
-        f"| {_over_rounds(figures, kind, 'peak_bytes') / 2**20:,.0f} MiB |"
-        for kind in (OURS, PLAIN)
-    ]
-    goals = [
-        ("p99 of short ones over plain, at most 0.5", "p99_short_over_plain", 0.5, False),
-        ("p99 of long ones over plain, at most 1", "p99_long_over_plain", 1.0, False),
-        ("peak memory over plain, below 1", "peak_bytes_over_plain", 1.0, False),
-    ]
-    return _table(
-        "Short behind long",
-        "5% of the documents have 16,384 tokens, the others fewer than 512; "
-        f"{figures['rate']:.1f} arrive a second (60% of capacity), and latency counts from the "
-        "scheduled time.",
-        "server | p50 short | p99 short | p99 long | peak memory",
-        rows,
-    ) + _goals(figures, goals)
-
-
-def _overload(figures: Mapping[str, Any]) -> str:
-    statuses = ", ".join(f"{count:,} × {status}" for status, count in figures["statuses"].items())
-    goodput, in_tokens = (
-        f"{figures[name]:.1%} ({min(figures['ratios'][name]):.1%} to "
-        f"{max(figures['ratios'][name]):.1%})"
-        for name in ("goodput_over_peak", "token_goodput_over_peak")
-    )
-    rows = [
-        f"| offered | {figures['offered_per_second']:.0f} a second, five times the peak |",
-        f"| goodput | {goodput} of the peak, at least 90%: "
-        f"{_verdict(figures['goodput_over_peak'] >= 0.9)}; counted in tokens {in_tokens} |",
-        f"| answers | {statuses} |",
-        f"| a refusal, median | {_ms(figures['refusal_seconds_p50'])} (below 50 ms) |",
-        f"| cores used | {_cores(figures['cores'])} |",
-        f"| peak memory | {figures['peak_bytes'] / 2**20:,.0f} MiB |",
-        f"| normal again after | {figures['recovered_after_seconds']:.1f} s (at most 5) |",
-    ]
+            [scenario.removeprefix("overhead "), f"{median(rates):.1f}",
+             "in batches" if best else "alone", f"{served:.1f}", f"{median(shares):.1%}",
+             f"{min(shares):.1%} to {max(shares):.1%}", _verdict(median(shares) >= 0.9)]
+        )  # fmt: skip
     text = (
-        "Five times capacity, on schedule, by a load generator on the same cores. The peak is the "
-        "mean of what 16 clients got just before and just after. Normal again: from then on at "
-        "most one short document in twenty took more than twice what 95% took before. "
-        f"{_rounds(figures)}: shares are medians, with their spread; of the rest the worst."
+        "Documents a second through HTTP (32 clients) against the graph alone: tokens ready, no "
+        "server, one single-threaded session per core, longest first, each document by itself or "
+        "the short ones in batches, whichever is faster. So the share also pays for tokenizing. "
+        "Both take turns, the graph before and after the service; figures are medians over the "
+        "rounds, and the spread is that of the rounds."
     )
-    return _table("Overload", text, "what | measured", rows)
+    head = ["tokens", "graph", "its runs", "served", "share", "spread", "at least 90%"]
+    return f"{text}\n\n{table(head, rows)}"
 
 
-def _cores(cores: Mapping[str, float]) -> str:
-    names = {"server": "service", "generator": "load generator", "others": "other programs"}
-    return ", ".join(f"{names[name]} {value:.2f}" for name, value in cores.items())
+def _bare_rates(figures: Sequence[Figure], load: str, batched: bool) -> list[float]:
+    """Documents a second of the graph alone, before the first round and after each."""
+    found = [
+        figure
+        for figure in figures
+        if figure.name == BARE
+        and (figure.conditions["load"], figure.conditions["batched"]) == (load, batched)
+    ]
+    return [len(figure.values) / figure.conditions["seconds"] for figure in found]
 
 
-def _cold_start(figures: Mapping[str, Any]) -> str:
-    rows = [f"| {figures['median']:.2f} s | {figures['most']:.2f} s | {len(figures['seconds'])} |"]
-    return _table(
-        "Cold start",
-        "From process start to the first 200 on `/readyz`; the goal is 2.5 s.",
-        "median | most | starts",
-        rows,
+def _overload(taken: Taken) -> str:
+    floods = taken.named("overload: flood")
+    peaks = [
+        (before.answered_per_second + after.answered_per_second) / 2
+        for before, after in zip(
+            taken.named("overload: peak before"), taken.named("overload: peak after"), strict=True
+        )
+    ]
+    samples = taken.samples("overload: flood")
+    goodput = [t.answered_per_second / peak for t, peak in zip(floods, peaks, strict=True)]
+    refusals = [s.seconds for some in samples for s in some if s.status in (429, 503)]
+    statuses = [s.status for some in samples for s in some]
+    usual = [_p95(some) for some in taken.samples("overload: calm before")]
+    recovered = [
+        recovered_after([s for s in some if s.tokens < _SHORT], 2 * bound)
+        for some, bound in zip(taken.samples("overload: calm after"), usual, strict=True)
+    ]
+    counts = ", ".join(f"{statuses.count(s):,} x {s}" for s in sorted(set(statuses)))
+    cores = {
+        who: median(t.settings["cores"][who] for t in floods)
+        for who in ("server", "generator", "others")
+    }
+    rows = [
+        ["offered", f"{median(t.offered_per_second or 0 for t in floods):.0f} a second, "
+         f"{FLOOD:g} times the peak before"],
+        ["answered in time", f"{median(goodput):.1%} ({min(goodput):.1%} to {max(goodput):.1%}) "
+         f"of the peak's documents, at least 90%: {_verdict(median(goodput) >= 0.9)}"],
+        ["statuses", counts],
+        ["a refusal, median", f"{milliseconds(median(refusals or [0.0]))} (below 50 ms)"],
+        ["cores used", ", ".join(f"{who} {value:.2f}" for who, value in cores.items())],
+        ["peak memory", mebibytes(max(t.service_memory_bytes or 0 for t in floods))],
+        ["normal again after", f"{max(recovered):.1f} s (at most 5)"],
+    ]  # fmt: skip
+    text = (
+        "Log-normal lengths; five times capacity arrives on schedule, sent from the same cores. "
+        "The peak is the mean of what 16 clients got just before and just after. Under overload "
+        "short documents are answered first, so more documents than at the peak can be. Normal "
+        "again: from then on at most one short document in twenty took more than twice what 95% "
+        f"took before. {len(floods)} round{'s' * (len(floods) > 1)}: medians; memory and recovery "
+        "are the worst."
     )
+    return f"{text}\n\n{table(['what', 'measured'], rows)}"
 
 
-def _table(title: str, text: str, head: str, rows: list[str]) -> str:
-    line = "|---" * len(head.split("|")) + "|"
-    return f"## {title}\n\n{text}\n\n| {head} |\n{line}\n" + "\n".join(rows) + "\n"
+def recovered_after(samples: Sequence[Sample], bound: float) -> float:
+    """Seconds from which on at most one request in twenty takes longer than the bound."""
+    ordered = sorted(samples, key=lambda sample: sample.due)
+    slow, recovered = 0, float("inf")
+    for left, sample in enumerate(reversed(ordered), 1):
+        slow += bool(sample.error) or sample.seconds > bound
+        if slow / left <= _USUALLY_SLOW:
+            recovered = 0.0 if left == len(ordered) else sample.due
+    return recovered
 
 
-def _goals(figures: Mapping[str, Any], goals: list[tuple[str, str, float, bool]]) -> str:
-    """The medians of the rounds' ratios, their spread, and whether they reach what is wanted."""
-    lines = []
-    for words, name, bound, upward in goals:
-        value, ratios = figures[name], figures["ratios"][name]
-        reached = _verdict(value >= bound if upward else value <= bound)
-        lines.append(f"- {words}: {value:.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {reached}")
-    return "\n" + "\n".join(lines) + "\n"
+def _cold_start(taken: Taken) -> str:
+    (figure,) = (figure for figure in taken.figures if figure.name == COLD_START)
+    text = "From process start to the first 200 on `/readyz`; the goal is 2.5 s."
+    row = [f"{figure.median:.2f} s", f"{max(figure.values):.2f} s", str(len(figure.values))]
+    return f"{text}\n\n{table(['median', 'most', 'starts'], [row])}"
+
+
+def _memory(taken: Taken) -> str:
+    figures = [figure for figure in taken.figures if figure.name == MEMORY]
+    rows = [
+        [f"{figure.conditions['tokens']:,}", *(mebibytes(value) for value in figure.values)]
+        for figure in figures
+    ]
+    seconds = figures[0].conditions["after_seconds"]
+    text = (
+        "Resident memory of the process before, at the peak and "
+        f"{seconds:g} seconds after one document; what admission predicted for its run."
+    )
+    return f"{text}\n\n{table(['tokens', 'before', 'predicted', 'peak', 'after'], rows)}"
+
+
+_SECTIONS: dict[str, Callable[[Taken], str]] = {
+    "overhead": _overhead,
+    "overload": _overload,
+    "cold_start": _cold_start,
+    "memory": _memory,
+}
+
+
+def _p95(samples: Sequence[Sample]) -> float:
+    return percentile([s.seconds for s in samples if not s.error] or [0.0], 95)
 
 
 def _verdict(reached: bool) -> str:
     return "reached" if reached else "missed"
-
-
-def _rounds(figures: Mapping[str, Any]) -> str:
-    count = len(figures["rounds"])
-    return f"{count} rounds" if count > 1 else "One round"
-
-
-def _over_rounds(figures: Mapping[str, Any], kind: str, name: str) -> float:
-    values = sorted(row[kind][name] for row in figures["rounds"] if kind in row)
-    return float(values[len(values) // 2])
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.0f} ms"

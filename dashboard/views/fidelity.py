@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard import controls
 from dashboard.accuracy_charts import fidelity_chart
-from dashboard.data import fidelity_rows
+from dashboard.data import fidelity_rows, results
 
 
 def draw() -> None:
@@ -17,7 +17,7 @@ def draw() -> None:
         "its budget. Random data is the worst case; smooth data is closer to what neighbouring "
         "tokens of a document look like.",
     )
-    rows = fidelity_rows()
+    rows = fidelity_rows(results())
     if not rows:
         controls.empty("No fidelity has been measured yet.", "python -m benchmarks.fidelity")
         return

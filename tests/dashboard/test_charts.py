@@ -30,14 +30,21 @@ from dashboard.choice_charts import choice_chart, score_chart
 from dashboard.choosing import Wanted, rank
 from dashboard.cost_charts import METRICS, cost_chart, gains_chart
 from dashboard.costs import cost_rows, crossovers, interpolate, left_out, paper_gains
-from dashboard.data import fidelity_rows, read_classifiers, read_results
+from dashboard.data import Results, fidelity_rows, read_classifiers, read_results
 from dashboard.highlight import highlight
 from dashboard.load_charts import against_load, by_length, live_chart, over_time
 from dashboard.looks import legend_html
 from dashboard.report import make_report
 from dashboard.series import APPEARANCE, looks_of, title
 from models.mechanisms import ATTENTIONS
-from tests.support.results import a_load_test, a_measurement, fill, fill_bundles, measurements
+from tests.support.results import (
+    a_load_test,
+    a_measurement,
+    fidelity,
+    fill,
+    fill_bundles,
+    measurements,
+)
 
 
 def test_rows_hold_the_figures() -> None:
@@ -163,7 +170,7 @@ def figures() -> dict[str, Figure]:
         "gains": gains_chart(gains, "memory"),
         "accuracy": accuracy_chart(accuracy, "accuracy", ("TF-IDF", 0.73)),
         "read": read_chart(reads, "macro_f1"),
-        "fidelity": fidelity_chart([r for r in fidelity_rows() if r["n"] == 2048]),
+        "fidelity": fidelity_chart(fidelity_rows(Results({}, {}, [], fidelity(), []))),
         "load": against_load([test for _, test in tests]),
         "by_length": by_length(tests, "p95"),
         "over_time": over_time(tests),
@@ -298,7 +305,9 @@ def test_a_long_text_is_cut_between_passages() -> None:
 def test_the_report_stands_alone(tmp_path: Path) -> None:
     store = fill(tmp_path / "results.sqlite")
     results = read_results([store.path])
-    page = make_report(results, read_classifiers(fill_bundles(tmp_path / "b")), fidelity_rows())
+    page = make_report(
+        results, read_classifiers(fill_bundles(tmp_path / "b")), fidelity_rows(results)
+    )
     assert page.count('<div class="chart"') > 10
     assert "Test CPU, 2 cores, 8 GiB" in page
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)

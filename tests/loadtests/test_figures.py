@@ -11,15 +11,14 @@ import pytest
 
 from benchmarks.documents.making import Document
 from benchmarks.load.samples import NO_SOCKETS, TIMED_OUT, Sample, Usage
-from benchmarks.load.summary import About, summarize
+from benchmarks.load.summary import About, Outcome, summarize
 from benchmarks.records import LoadTest, Requests, percentile
-from loadtests.bodies import Prepared, judge
-from loadtests.bodies import Requests as Bodies
-from loadtests.generator import Outcome
 from loadtests.html_report import render
 from loadtests.limits import parse_limit
 from loadtests.peak import find_peak
 from loadtests.plan import ALL, Plan, parse_mix
+from loadtests.requests import Prepared, check_answer
+from loadtests.requests import Requests as Bodies
 from loadtests.svg import line_chart
 from loadtests.table import describe_progress, remarks, summary_table
 from models.errors import ConfigError
@@ -46,13 +45,13 @@ def sample(due: float, seconds: float = 0.1, error: str = "", **values: Any) -> 
 def figures(*samples: Sample, plan: Plan = PLAN, **values: Any) -> tuple[LoadTest, Requests]:
     """The record of such samples."""
     about: dict[str, Any] = {
-        "rate": plan.rate, "users": plan.users,
+        "model": plan.model, "rate": plan.rate, "users": plan.users, "warm_up": plan.warm_up,
         "samples": list(samples), "metrics_before": {REFUSED: 5.0}, "metrics_after": {REFUSED: 5.0},
         "memory": [(0.2, 100), (1.2, 300)], "memory_idle": 90, "memory_peak": 300,
         "usages": [Usage(1.0, 10.0, (0.001,))], "seconds": 10.0, "in_flight": 0, "note": "",
     }  # fmt: skip
     outcome = Outcome(**(about | values))
-    return summarize(plan, outcome, About("run", "", "scenario", None, INFO, {}))
+    return summarize(outcome, About("run", "scenario", INFO, {}))
 
 
 def test_percentiles_are_those_of_the_raw_times_without_the_warm_up() -> None:
@@ -229,7 +228,7 @@ def test_every_kind_of_request_is_what_the_service_takes(kind: str) -> None:
 )
 def test_answers_are_judged(kind: str, status: int, content: bytes, counts: int, says: str) -> None:
     request = Prepared(kind, "/", "", b"", 1, 1)
-    assert judge(request, status, content) == (counts, says)
+    assert check_answer(request, status, content) == (counts, says)
 
 
 def test_plans_travel_as_text() -> None:

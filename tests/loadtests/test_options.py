@@ -11,8 +11,8 @@ import pytest
 
 import longdoc
 from benchmarks.documents.lengths import AsTheyAre, Fixed, LogNormal
-from loadtests.campaign import Load
 from loadtests.options import Request, configure, read_request
+from loadtests.runner import Load
 from models.mechanisms import ATTENTIONS
 from tests.support.results import fill_bundles
 
@@ -47,8 +47,8 @@ def test_a_sweep_starts_a_service_for_each_attention_and_length(bundles: Path) -
     assert all("elife-" in d.settings["bundle"] for d in found.deployments)
     assert found.lengths == [Fixed(512), Fixed(4096), Fixed(16384)]
     assert found.loads == [Load("closed")]
-    assert found.points == 9 * 3
-    assert found.course.timeout > 60
+    assert found.points == 3 * len(ATTENTIONS.names())
+    assert found.options.timeout > 60
 
 
 def test_engines_precisions_and_rates_multiply(bundles: Path) -> None:
@@ -66,12 +66,12 @@ def test_own_documents_are_sent_as_they_are_unless_lengths_are_named(tmp_path: P
     assert request(ADDRESS, "--documents", str(tmp_path)).lengths == [AsTheyAre()]
     cut = request(ADDRESS, "--documents", str(tmp_path), "--lengths", "3")
     assert cut.lengths == [Fixed(3)]
-    assert cut.course.own == ["a text"]
+    assert cut.options.own == ["a text"]
 
 
 def test_a_key_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret-key\n")
-    assert request(ADDRESS, "--api-key-file", str(tmp_path / "key")).course.key == "secret-key"
+    assert request(ADDRESS, "--api-key-file", str(tmp_path / "key")).options.key == "secret-key"
 
 
 @pytest.mark.parametrize(

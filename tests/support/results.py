@@ -10,6 +10,7 @@ from benchmarks.records import (
     UNFUSED,
     Bundled,
     Environment,
+    Figure,
     LengthBucket,
     LoadTest,
     Measurement,
@@ -162,8 +163,23 @@ def a_load_test(offered: float = 20.0, **values: Any) -> tuple[LoadTest, Request
     return LoadTest(**(about | values)), requests
 
 
+def fidelity(run: str = "run-1") -> list[Figure]:
+    """Errors of two approximations on both kinds of data."""
+    return [
+        Figure(
+            run=run, created=MOMENT, name="fidelity", subject=ATTENTIONS[attention].title,
+            unit="relative error", values=tuple(scale / budget for scale in (8.0, 9.0, 10.0)),
+            conditions={"attention": attention, "approximates": "softmax", "data": data, "n": 2048,
+                        "budget_name": ATTENTIONS[attention].budget, "budget": budget},
+        )
+        for attention in ("nystromformer", "performer")
+        for data in ("random", "smooth")
+        for budget in (16, 64, 256)
+    ]  # fmt: skip
+
+
 def fill(path: Path) -> Store:
-    """A results file with a full run and a sweep of load tests."""
+    """A results file with a full run, a sweep of load tests and fidelity."""
     store = Store(path)
     store.append(a_run())
     for record in measurements():
@@ -171,6 +187,8 @@ def fill(path: Path) -> Store:
     store.append(a_run("load-1", command="longdoc loadtest"))
     for offered in (10.0, 20.0, 40.0, 60.0):
         store.append(*a_load_test(offered))
+    for figure in fidelity():
+        store.append(figure)
     return store
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, f1_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 
+from models.probabilities import softmax
 from training.evaluation import paired, sample
 from training.metrics import (
     accuracy,
@@ -16,7 +17,6 @@ from training.metrics import (
     interval,
     log_loss,
     macro_f1,
-    softmax,
 )
 
 RNG = np.random.default_rng(5)

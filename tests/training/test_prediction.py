@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from models.classifier import Classifier
 from models.config import ModelConfig
+from models.windows import OVERLAP
 from service.text.tokenizer import Reader
 from tests.support.labelled import documents, write_jsonl
 from training.corpus import read_corpus
 from training.data_options import DataOptions
-from training.prediction import OVERLAP, Predictor, cut_windows, infer, predictor_for
+from training.prediction import Predictor, infer, predictor_for
 from training.storage import Cache
 from training.tokenizing import Vocabulary, make_vocabulary, tokenize
 
 LIMIT = 64
-
-
-@given(
-    starts=st.lists(st.booleans(), min_size=33, max_size=400),
-    limit=st.integers(8, 32),
-    overlap=st.integers(0, 4),
-)
-def test_windows_cover_everything_within_the_limit(
-    starts: list[bool], limit: int, overlap: int
-) -> None:
-    windows = cut_windows(np.array(starts), limit, overlap)
-    assert windows[0][0] == 0
-    assert windows[-1][1] == len(starts)
-    for (start, end), (following, _) in itertools.pairwise(windows):
-        assert start < following <= end
-    assert all(0 < end - start <= limit for start, end in windows)
 
 
 @pytest.fixture(scope="module")

@@ -39,8 +39,15 @@ class Model:
 
     def classify(self, texts: list[str]) -> list[Answer]:
         """Classify texts in one run of the graph."""
+        return self.run(self.tokenize(texts))
+
+    def tokenize(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of each text."""
         encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        rows = [encoding.ids[: self.max_tokens] for encoding in encodings]
+        return [encoding.ids[: self.max_tokens] for encoding in encodings]
+
+    def run(self, rows: list[list[int]]) -> list[Answer]:
+        """Run the graph once over the tokens of several documents."""
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int64)  # (batch, n)
         for line, row in zip(ids, rows, strict=True):

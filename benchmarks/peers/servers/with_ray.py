@@ -22,8 +22,9 @@ class Classifier:
 
     def __init__(self, bundle: str, given: dict[str, Any]) -> None:
         self.model = Model(Path(bundle), given["threads"])
-        self.classify.set_max_batch_size(given["batch"])
-        self.classify.set_batch_wait_timeout_s(given["wait_ms"] / 1000)
+        batches: Any = self.classify  # the decorator adds the setters
+        batches.set_max_batch_size(given["batch"])
+        batches.set_batch_wait_timeout_s(given["wait_ms"] / 1000)
 
     @serve.batch(**_BATCH)
     async def classify(self, texts: list[str]) -> list[Answer]:
@@ -43,15 +44,12 @@ if __name__ == "__main__":
         num_cpus=cores, include_dashboard=False, log_to_driver=False, _temp_dir=str(Path.cwd())
     )
     serve.start(http_options={"host": ADDRESS, "port": port()})
-    application = (
-        serve.deployment(Classifier)
-        .options(
-            num_replicas=chosen["replicas"],
-            max_ongoing_requests=chosen["ongoing"],
-            ray_actor_options={"num_cpus": cores / chosen["replicas"]},
-        )
-        .bind(str(bundle_path()), chosen)
-    )
+    deployment: Any = serve.deployment(Classifier)
+    application = deployment.options(
+        num_replicas=chosen["replicas"],
+        max_ongoing_requests=chosen["ongoing"],
+        ray_actor_options={"num_cpus": cores / chosen["replicas"]},
+    ).bind(str(bundle_path()), chosen)
     serve.run(application, route_prefix="/classify")
     while True:
         time.sleep(3600)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from benchmarks.environment import describe_environment
-from benchmarks.peers import figures, report, tuning
-from benchmarks.peers.__main__ import new_run, resumed_run
+from benchmarks.environment import begin_run
+from benchmarks.peers.__main__ import find_unfinished, new_run
 from benchmarks.peers.figures import Results, find_run
-from benchmarks.peers.registry import LIMIT, OURS, Settings, find_servers
+from benchmarks.peers.registry import OURS, find_servers
 from benchmarks.peers.report import markdown
-from benchmarks.peers.runner import Comparison
-from benchmarks.peers.subject import read_subject
-from benchmarks.peers.verdicts import goals, where_behind
+from benchmarks.peers.runner import LIMIT, Comparison
+from benchmarks.peers.verdicts import GOALS, goals
 from benchmarks.peers.workload import TITLES, Plan, Workload
-from benchmarks.records import Run
+from benchmarks.servers.bundle import read_bundle
 from benchmarks.store import Store
 from models.errors import ConfigError
 from tests.support.small_bundle import shared_bundle
@@ -32,35 +29,28 @@ PLAN = Plan(
     clients=4,
     alone=4,
     rest=0,
+    settle=0.2,
 )
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     store = Store(tmp_path_factory.mktemp("peers") / "results.sqlite")
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    run = Run(
-        run="peers-test",
-        started=started,
-        finished=None,
-        command="test",
-        plan="tiny",
-        environment=describe_environment(),
-        load_before=0.0,
-    )
-    subject = read_subject(shared_bundle().path)
-    workload = Workload(subject.path, PLAN, subject.longest)
-    lines: list[str] = []
-    comparison = Comparison(subject, workload, store, run.run, lines.append)
-    ours, plain = find_servers("longdoc,fastapi")
-    absent = replace(plain, name="absent", title="a server that is not there")
-    comparison.measure([ours, plain, absent])
-    stored = len(store.load().load_tests)
-    comparison.measure([ours, plain, absent])  # all is measured already
-    assert len(store.load().load_tests) == stored
-    assert any("not installed" in line for line in lines)
+    bundle = read_bundle(shared_bundle().path)
+    run = begin_run("peers", "tiny", "test", load_before=0.0)
     store.append(run)
-    store.append(run.model_copy(update={"finished": started}))
+    workload = Workload(bundle.path, PLAN, bundle.longest)
+    ours, plain = find_servers("longdoc,fastapi")
+    absent = replace(find_servers("litserve")[0], name="absent", title="a server that is not there")
+    lines: list[str] = []
+    first = Comparison(bundle, workload, store, run, lines.append, loads=["mixed"])
+    first.measure([ours, plain], 1)  # interrupted after one load
+    assert len(store.load().load_tests) == 2
+    Comparison(bundle, workload, store, run, lines.append).measure([ours, plain, absent], 1)
+    found = [(t.server, t.scenario) for _, t in store.load().load_tests]
+    assert len(found) == len(set(found)) == 3 * len(TITLES)
+    assert any("not installed" in line for line in lines)
+    store.append(run.model_copy(update={"finished": run.started}))
     return Results(store, find_run(store, None))
 
 
@@ -87,11 +77,27 @@ def test_answers_are_the_same_alone_under_load_and_without_a_server(results: Res
         assert mixed.settings["start_seconds"] > 0
 
 
-def test_the_limit_is_measured_for_the_loads_that_need_it(results: Results) -> None:
-    assert {test.scenario for test in results.of(LIMIT)} == {"fixed", "mixed", "behind"}
+def test_the_graph_without_a_server_sets_the_rates(results: Results) -> None:
+    assert {figure.conditions["load"] for figure in results.limits} == {"fixed", "mixed", "behind"}
     behind = next(test for test in results.of("fastapi") if test.scenario == "behind")
-    limit = next(test for test in results.of(LIMIT) if test.scenario == "behind")
-    assert behind.offered_per_second == pytest.approx(0.6 * limit.answered_per_second)
+    limit = results.limit("behind")
+    assert limit is not None
+    assert behind.offered_per_second == pytest.approx(0.6 * limit.values[0])
+    assert all(figure.name == LIMIT for figure in results.limits)
+    bundle = read_bundle(shared_bundle().path)
+    documents = Workload(bundle.path, PLAN, bundle.longest).documents("mixed")
+    assert set(results.own_seconds("mixed")) == {document.tokens for document in documents}
+
+
+def test_memory_is_read_before_during_and_after_the_longest_documents(results: Results) -> None:
+    for server in (OURS, "fastapi"):
+        row = results.row(server, "behind")
+        assert row is not None
+        before, peak, after = (
+            row.cells[column].middle for column in ("memory before", "memory", "memory after")
+        )
+        assert 20 << 20 < before <= peak
+        assert after <= 1.5 * peak
 
 
 def test_a_server_that_does_not_start_is_reported(results: Results) -> None:
@@ -101,56 +107,56 @@ def test_a_server_that_does_not_start_is_reported(results: Results) -> None:
     assert row.cells == {}
 
 
-def test_the_page_tells_all_of_it(results: Results) -> None:
+def test_the_page_shows_every_server_load_and_goal(results: Results) -> None:
     page = markdown(results)
     assert "<!--" not in page
-    for text in ("**Longdoc**", "plain FastAPI", "the limit: no HTTP", "infinity", "peers-test"):
+    for text in ("**Longdoc**", "plain FastAPI", "the graph without a server", "infinity",
+                 results.run.run):  # fmt: skip
         assert text in page
-    assert len(goals(results)) == 4
-    assert all(line[0] in "(f" for line in where_behind(results))
+    for load in TITLES:
+        row = results.row("fastapi", load)
+        assert row is not None
+        assert f"{row.cells['documents/s'].middle:.1f}" in page
+    assert len(goals(results)) == len(GOALS) + 1
+    assert "by tokens:" in page
 
 
 def test_a_page_needs_a_finished_comparison(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no finished comparison"):
-        report.write_page(Store(tmp_path / "none.sqlite"), None, tmp_path / "page.md")
+        find_run(Store(tmp_path / "none.sqlite"), None)
     with pytest.raises(ConfigError, match="no run 'x'"):
-        figures.find_run(Store(tmp_path / "none.sqlite"), "x")
+        find_run(Store(tmp_path / "none.sqlite"), "x")
 
 
-def test_only_an_unfinished_comparison_of_the_same_plan_is_resumed(tmp_path: Path) -> None:
+def test_only_a_comparison_of_the_same_plan_and_bundle_is_resumed(tmp_path: Path) -> None:
     store = Store(tmp_path / "results.sqlite")
-    subject = read_subject(shared_bundle().path)
-    with pytest.raises(ConfigError, match="no unfinished comparison"):
-        resumed_run(store, PLAN, subject)
-    run = new_run(PLAN, subject)
+    bundle = read_bundle(shared_bundle().path)
+    with pytest.raises(ConfigError, match="no comparison of this plan"):
+        find_unfinished(store, PLAN, bundle)
+    run = new_run(PLAN, bundle)
     store.append(run)
-    assert resumed_run(store, PLAN, subject) == run
-    with pytest.raises(ConfigError, match="no unfinished comparison"):
-        resumed_run(store, replace(PLAN, rounds=9), subject)
-    store.append(run.model_copy(update={"finished": run.started}))
-    with pytest.raises(ConfigError, match="no unfinished comparison"):
-        resumed_run(store, PLAN, subject)
+    assert find_unfinished(store, PLAN, bundle) == run
+    with pytest.raises(ConfigError, match="no comparison of this plan"):
+        find_unfinished(store, replace(PLAN, documents=9), bundle)
+    with pytest.raises(ConfigError, match="no comparison of this plan"):
+        find_unfinished(store, PLAN, replace(bundle, digest="0" * 64))
 
 
-def test_a_servers_settings_are_all_measured_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tuning, "KEPT", tmp_path / "tuning.json")
+def test_every_setting_is_tried_once_under_each_load(tmp_path: Path) -> None:
+    store = Store(tmp_path / "results.sqlite")
+    bundle = read_bundle(shared_bundle().path)
+    run = new_run(PLAN, bundle)
+    store.append(run)
+    workload = Workload(bundle.path, PLAN, bundle.longest)
     ours, plain = find_servers("longdoc,fastapi")
-    subject = read_subject(shared_bundle().path)
-    workload = Workload(subject.path, PLAN, subject.longest)
-    lines: list[str] = []
-
-    def measured(*tried: Settings, anew: bool = False) -> int:
-        lines.clear()
-        peer = replace(plain, tried=tried)
-        tuning.tune([ours, peer], subject.path, workload, lines.append, anew=anew)
-        assert [row["settings"] for row in tuning.rows_of(peer)] == [dict(each) for each in tried]
-        assert all(row["found"]["mixed"] > 0 for row in tuning.rows_of(peer))
-        return sum(line.startswith(plain.title) for line in lines)
-
-    one, two = plain.tried[0], plain.tried[2]
-    assert measured(one) == 1
-    assert measured(one) == 0
-    assert measured(one, two) == 2
-    assert measured(one, anew=True) == 1
+    plain = replace(plain, tried=plain.tried[:2])
+    comparison = Comparison(bundle, workload, store, run, lambda _: None, ["fixed", "mixed"], PLAN)
+    for _ in range(2):  # the second time everything is known
+        comparison.try_settings([ours, plain])
+        tried = [test for _, test in store.load().load_tests]
+        assert {test.sweep for test in tried} == {"settings"}
+        assert [(t.server, t.scenario, t.settings["server"]) for t in tried] == [
+            ("fastapi", load, dict(settings))
+            for settings in plain.tried
+            for load in ("fixed", "mixed")
+        ]

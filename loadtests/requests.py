@@ -6,9 +6,9 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from urllib.parse import quote
 
+from benchmarks.load.samples import name_status
 from loadtests.plan import Plan
 
 _PASSAGES = 3
@@ -66,7 +66,7 @@ class Requests:
         return b'{"id": %d, "input": ' % number + text + self._options + b"}\n"
 
 
-def judge(request: Prepared, status: int, content: bytes) -> tuple[int, str]:
+def check_answer(request: Prepared, status: int, content: bytes) -> tuple[int, str]:
     """The status that counts and what was wrong, or an empty text, of an answer.
 
     An answer with status 200 that lacks results is wrong; in a stream, the first line with an
@@ -76,7 +76,7 @@ def judge(request: Prepared, status: int, content: bytes) -> tuple[int, str]:
         return status, name_status(status)
     try:
         if request.kind == "bulk":
-            return _judge_lines(request, content)
+            return _check_lines(request, content)
         answer = json.loads(content)
         if request.kind == "v2":
             found = answer["outputs"][0]["data"]
@@ -88,7 +88,7 @@ def judge(request: Prepared, status: int, content: bytes) -> tuple[int, str]:
     return status, "" if right else "wrong answer"
 
 
-def _judge_lines(request: Prepared, content: bytes) -> tuple[int, str]:
+def _check_lines(request: Prepared, content: bytes) -> tuple[int, str]:
     lines: Sequence[dict[str, object]] = [json.loads(line) for line in content.splitlines()]
     for line in lines:
         problem = line.get("error")
@@ -97,11 +97,3 @@ def _judge_lines(request: Prepared, content: bytes) -> tuple[int, str]:
             return status, f"line: {name_status(status)}"
     right = [line["id"] for line in lines] == list(range(request.documents))
     return 200, "" if right else "wrong answer"
-
-
-def name_status(status: int) -> str:
-    """A status for people: `429 Too Many Requests`."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)

@@ -1,4 +1,4 @@
-"""The bundle that all servers serve, by its public files."""
+"""The bundle that servers under measurement serve, by its public files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.registry import ROOT
+from benchmarks.servers.process import ROOT
 from models.errors import ConfigError
 
 _PREFERRED = ("elife-nystromformer", "imdb-nystromformer")
 
 
 @dataclass(frozen=True)
-class Subject:
+class ServedBundle:
     """A bundle; `longest` is how many tokens it reads in one piece."""
 
     path: Path
@@ -27,7 +27,7 @@ class Subject:
 
     @property
     def info(self) -> dict[str, Any]:
-        """In the form in which the service tells of itself."""
+        """What the service would say of itself: records are made from it."""
         return {
             "model": self.name,
             "bundle_digest": self.digest,
@@ -36,7 +36,7 @@ class Subject:
         }
 
 
-def read_subject(path: Path | None) -> Subject:
+def read_bundle(path: Path | None) -> ServedBundle:
     """The bundle named, or the first there is of those preferred."""
     if path is None:
         known = [ROOT / "bundles" / name for name in _PREFERRED]
@@ -46,7 +46,7 @@ def read_subject(path: Path | None) -> Subject:
         raise ConfigError(f"{path} is not a bundle: it holds no {file.name}")
     content = file.read_bytes()
     manifest = json.loads(content)
-    return Subject(
+    return ServedBundle(
         path=path,
         name=manifest["name"],
         digest=sha256(content).hexdigest(),

@@ -16,14 +16,15 @@ import gevent
 from benchmarks.load.samples import REFUSED_CONNECTION, Sample, Usage
 from loadtests.memory import ServiceMemory
 from loadtests.plan import PROGRESS, RESULT, Plan
-from loadtests.target import Target, TargetError
+from loadtests.service_client import ServiceClient, ServiceClientError
+from models.files import written_whole
 
 _LOST_SECONDS = 10.0  # when for so long no connection was had, the service is gone
 _RECENT = 5.0
 _PATIENCE = 15.0  # beyond a request's own time
 
 
-class Conductor:
+class Coordinator:
     """Follows one load from its start to its result."""
 
     def __init__(self, plan: Plan, folder: Path, number: int, rate: float, users: int) -> None:
@@ -31,8 +32,8 @@ class Conductor:
         self._rate, self._users = rate, users  # as the plan has them, or as set in the browser
         self._folder = folder
         self._number = number
-        self._target = Target(plan.address, plan.key, seconds=5.0)
-        self._memory = ServiceMemory(self._target, plan.pid)
+        self._client = ServiceClient(plan.address, plan.key, seconds=5.0)
+        self._memory = ServiceMemory(self._client, plan.pid)
         self._idle = self._memory.now()
         self._memory.forget_peak()
         self._before = self._metrics()
@@ -66,7 +67,7 @@ class Conductor:
             self._stopped = self.clock
 
     def follow(self, refresh: Callable[[], object], end: Callable[[], object]) -> None:
-        """Watch until the load is over, write the result, and end all."""
+        """Monitor until the load is over, write the result, and end all."""
         note = ""
         while len(self._finished) < max(1, self.plan.workers):
             gevent.sleep(max(0.05, 1.0 - time.time() % 1.0))
@@ -142,13 +143,12 @@ class Conductor:
 
     def _metrics(self) -> dict[str, float]:
         try:
-            return self._target.metrics()
-        except TargetError:
+            return self._client.metrics()
+        except ServiceClientError:
             return {}
 
 
 def _replace(path: Path, content: dict[str, Any]) -> None:
     """Write a file in one step, so that nobody reads half of it."""
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(content), encoding="utf-8")
-    draft.replace(path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(content), encoding="utf-8")

@@ -14,8 +14,8 @@ from geventhttpclient.client import HTTPClient
 from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
 
 from benchmarks.load.samples import NO_SOCKETS, REFUSED_CONNECTION, TIMED_OUT, Sample, Usage
-from loadtests.bodies import Prepared, Requests, judge
 from loadtests.plan import Plan
+from loadtests.requests import Prepared, Requests, check_answer
 
 #: Told of each sample, with the path and the size of the answer.
 Listener = Callable[[Sample, str, int], None]
@@ -26,7 +26,7 @@ _LOST_PAUSE = 0.2  # a caller of the closed model who gets no connection waits b
 _TICK = 0.05
 
 
-class Session:
+class Sender:
     """A plan under way in this process. Its clock counts from the end of the warm-up."""
 
     def __init__(self, plan: Plan, index: int, listener: Listener) -> None:
@@ -129,7 +129,7 @@ class Session:
         try:
             response = self._client.request("POST", request.path, request.body, headers)
             content = bytes(response.read())
-            status, error = judge(request, response.status_code, content)
+            status, error = check_answer(request, response.status_code, content)
         except (OSError, HTTPParseError) as failure:
             return 0, _name_failure(failure), 0
         return status, error, len(content)

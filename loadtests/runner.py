@@ -1,4 +1,4 @@
-"""Carries out the loads that were asked for, one after the other, and keeps their records."""
+"""Runs the loads of a command one after the other and stores their records."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Literal
 
 from benchmarks.documents.lengths import Fixed, Lengths
 from benchmarks.documents.making import make_documents
-from benchmarks.load.summary import About, summarize
+from benchmarks.load.summary import About, Outcome, summarize
 from benchmarks.records import LoadTest, Run
+from benchmarks.servers.process import run_service
 from benchmarks.store import Store
 from loadtests.deployments import Deployment
-from loadtests.generator import Outcome, Placement, run_load
+from loadtests.generator import Placement, run_load
 from loadtests.plan import Plan
-from loadtests.service_process import run_service
+from loadtests.service_client import ServiceClient
 from loadtests.table import LiveLine
-from loadtests.target import Target
 
 _LEAST = 4  # requests of a closed load, however slow they are
 _SLOW_SECONDS = 5.0  # a document that takes longer needs no warm-up of its own in a quick run
@@ -36,8 +36,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Course:
-    """What is the same in all loads of a campaign."""
+class LoadOptions:
+    """What all loads of one command have in common."""
 
     mix: dict[str, int]
     seconds: float
@@ -58,35 +58,35 @@ class Course:
 class Service:
     """A service under load: where, its process when it is ours, what it says of itself."""
 
-    target: Target
+    client: ServiceClient
     pid: int | None
     info: dict[str, Any]
     started: dict[str, Any]
 
 
 @contextmanager
-def reach(deployment: Deployment | None, address: str, key: str) -> Iterator[Service]:
+def open_service(deployment: Deployment | None, address: str, key: str) -> Iterator[Service]:
     """The service at an address, or one that is started for the purpose."""
     if deployment is None:
-        target = Target(address, key)
-        yield Service(target, None, target.info(), {})
+        client = ServiceClient(address, key)
+        yield Service(client, None, client.info(), {})
         return
     with run_service(deployment.settings) as running:
-        target = Target(running.address)
+        client = ServiceClient(running.address)
         started = {
             "start_seconds": round(running.start_seconds, 3),
             "service": {k: v for k, v in deployment.settings.items() if k != "bundle"},
         }
-        yield Service(target, running.process.pid, target.info(), started)
+        yield Service(client, running.pid, client.info(), started)
 
 
-class Campaign:
+class LoadRunner:
     """Prepares and runs loads; every record goes to the store as soon as it is there."""
 
     def __init__(
-        self, course: Course, store: Store, *, joined: bool, say: Callable[[str], object]
+        self, options: LoadOptions, store: Store, *, joined: bool, say: Callable[[str], object]
     ) -> None:
-        self.course = course
+        self.options = options
         self.tests: list[LoadTest] = []
         self.interrupted = False
         self._store = store
@@ -101,22 +101,22 @@ class Campaign:
 
     def prepare(self, service: Service, lengths: Lengths, load: Load) -> Plan | None:
         """The plan of a load, with its documents; None when it would take too long."""
-        course = self.course
-        patient = replace(service.target, seconds=60.0)
-        number = len(course.own) if lengths.title == "own documents" else course.pool
+        options = self.options
+        patient = replace(service.client, seconds=60.0)
+        number = len(options.own) if lengths.title == "own documents" else options.pool
         documents = tuple(
             make_documents(
-                lengths, number, patient.count_tokens, seed=course.seed, own=course.own
+                lengths, number, patient.count_tokens, seed=options.seed, own=options.own
             )
         )  # fmt: skip
         texts = [document.text for document in documents[:200]]
         seconds = [float(each["seconds"]) for each in patient.estimate(texts)]
-        if course.quick and max(seconds) > _TOO_SLOW_SECONDS:
+        if options.quick and max(seconds) > _TOO_SLOW_SECONDS:
             self._say(
                 f"left out of a quick run: a document is predicted to take {max(seconds):.0f} s"
             )
             return None
-        slow = course.quick and max(seconds) > _SLOW_SECONDS
+        slow = options.quick and max(seconds) > _SLOW_SECONDS
         lanes = int(service.info["lanes"]["fast"])
         rate, users = load.rate, load.users
         if load.model == "open" and not rate:
@@ -127,23 +127,23 @@ class Campaign:
             users = lanes
         limit = float(service.info["limits"]["max_timeout_ms"]) / 1000
         return Plan(
-            address=service.target.address,
+            address=service.client.address,
             service_model=str(service.info["model"]),
             model=load.model,
             documents=documents,
-            seconds=course.seconds,
-            warm_up=0.0 if slow else course.warm_up,
+            seconds=options.seconds,
+            warm_up=0.0 if slow else options.warm_up,
             least=_LEAST if load.model == "closed" else 0,
-            most_seconds=4 * course.seconds if load.model == "closed" else 0.0,
+            most_seconds=4 * options.seconds if load.model == "closed" else 0.0,
             rate=rate,
             users=users,
-            think=course.think,
-            mix=course.mix,
-            batch_size=course.batch_size,
-            bulk_size=course.bulk_size,
-            timeout=min(course.timeout, limit),
-            seed=course.seed,
-            key=course.key,
+            think=options.think,
+            mix=options.mix,
+            batch_size=options.batch_size,
+            bulk_size=options.bulk_size,
+            timeout=min(options.timeout, limit),
+            seed=options.seed,
+            key=options.key,
             pid=service.pid,
         )
 
@@ -156,7 +156,7 @@ class Campaign:
     ) -> LoadTest:
         """Carry out a plan and keep its record."""
         line = LiveLine(plan.seconds or 0.0)
-        outcome = run_load(plan, self.course.placement, line.show)
+        outcome = run_load(plan, self.options.placement, line.show)
         line.clear()
         self.interrupted = self.interrupted or outcome.interrupted
         return self.keep(plan, outcome, service, lengths, finish)
@@ -169,7 +169,7 @@ class Campaign:
         lengths: Lengths,
         finish: Callable[[LoadTest], LoadTest] = lambda test: test,
     ) -> LoadTest:
-        """Turn what a load left behind into a record and store it."""
+        """Summarize a finished load and store its record."""
         kinds = "" if list(plan.mix) == ["interactive"] else " · mixed callers"
         about = About(
             run=self._run,
@@ -179,15 +179,15 @@ class Campaign:
             info=service.info,
             settings=self._settings(plan) | service.started,
         )
-        test, requests = summarize(plan, outcome, about)
+        test, requests = summarize(outcome, about)
         test = finish(test)
         self._store.append(test, requests)
         self.tests.append(test)
         return test
 
     def _documents_per_request(self) -> float:
-        sizes = {"batch": self.course.batch_size, "bulk": self.course.bulk_size}
-        mix = self.course.mix
+        sizes = {"batch": self.options.batch_size, "bulk": self.options.bulk_size}
+        mix = self.options.mix
         return sum(w * sizes.get(kind, 1) for kind, w in mix.items()) / sum(mix.values())
 
     def _settings(self, plan: Plan) -> dict[str, Any]:
@@ -195,12 +195,12 @@ class Campaign:
             "address": plan.address,
             "mix": plan.mix,
             "documents": len(plan.documents),
-            "own_documents": bool(self.course.own),
+            "own_documents": bool(self.options.own),
             "timeout_seconds": plan.timeout,
             "think_seconds": plan.think,
             "seed": plan.seed,
-            "workers": self.course.placement.workers,
-            "quick": self.course.quick,
+            "workers": self.options.placement.workers,
+            "quick": self.options.quick,
         }
 
 

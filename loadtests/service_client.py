@@ -20,12 +20,12 @@ _MEMORY = "process_resident_memory_bytes"
 REFUSED = "longdoc_rejected_requests_total"
 
 
-class TargetError(LongdocError):
+class ServiceClientError(LongdocError):
     """A service that cannot be reached, or is none of ours."""
 
 
 @dataclass(frozen=True)
-class Target:
+class ServiceClient:
     """A service's address, and the key it wants if it wants one."""
 
     address: str
@@ -33,17 +33,17 @@ class Target:
     seconds: float = 10.0
 
     def info(self) -> dict[str, Any]:
-        """What the service says of itself; a TargetError when it is not ready or not ours."""
+        """What the service says of itself; refused when it is not ready or not ours."""
         found = self._json("GET", "/info")
         if not isinstance(found.get("engine"), dict) or "lanes" not in found:
-            raise TargetError(f"{self.address} answers, but it is not a Longdoc service")
+            raise ServiceClientError(f"{self.address} answers, but it is not a Longdoc service")
         return found
 
     def metrics(self) -> dict[str, float]:
         """Its metrics by name and labels, without histograms' buckets."""
         status, content = self._request("GET", "/metrics")
         if status != 200:
-            raise TargetError(f"{self.address}/metrics answers with status {status}")
+            raise ServiceClientError(f"{self.address}/metrics answers with status {status}")
         return dict(_samples(content.decode(errors="replace")))
 
     def memory(self) -> int | None:
@@ -72,11 +72,11 @@ class Target:
         if status != 200:
             detail = found.get("detail") if isinstance(found, dict) else None
             hint = "; give the key with --api-key-file" if status == 401 else ""
-            raise TargetError(
+            raise ServiceClientError(
                 f"{self.address}{path} answers with status {status}: {detail or 'no reason'}{hint}"
             )
         if not isinstance(found, dict):
-            raise TargetError(f"{self.address} answers, but it is not a Longdoc service")
+            raise ServiceClientError(f"{self.address} answers, but it is not a Longdoc service")
         return found
 
     def _request(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
@@ -94,7 +94,7 @@ class Target:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise TargetError(
+            raise ServiceClientError(
                 f"nothing answers at {self.address} ({_reason(error)}); start a service with "
                 "`longdoc serve`, or give no address and one is started"
             ) from None

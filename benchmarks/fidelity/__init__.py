@@ -1,0 +1,1 @@
+"""How closely each attention approximates what it stands for, by its budget."""
