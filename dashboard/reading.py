@@ -5,24 +5,20 @@ Pure functions. A window is cut as the service cuts it: of about equal length, w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from benchmarks.records import LoadTest, Measurement
 from dashboard.costs import Row, interpolate, lines
 from dashboard.series import title
-
-OVERLAP = 256  # tokens that neighbouring windows share: the service's default
+from models.windows import OVERLAP, count_windows
 
 
 def windows(length: int, limit: int) -> tuple[int, int]:
     """How many pieces a document is read in, and the tokens of one."""
     if length <= limit:
         return 1, length
-    overlap = min(OVERLAP, limit // 2)
-    count = math.ceil((length - overlap) / (limit - overlap))
-    return count, math.ceil((length + (count - 1) * overlap) / count)
+    return count_windows(length, limit, min(OVERLAP, limit // 2))
 
 
 def describe_reading(length: int, limit: int) -> str:

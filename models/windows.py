@@ -11,6 +11,12 @@ OVERLAP = 256
 _NEAR = 64  # tokens looked at for the beginning of a word
 
 
+def count_windows(total: int, limit: int, overlap: int) -> tuple[int, int]:
+    """How many windows a document longer than `limit` needs, and about the tokens of each."""
+    count = math.ceil((total - overlap) / (limit - overlap))
+    return count, math.ceil((total + (count - 1) * overlap) / count)  # at most `limit`
+
+
 def cut_windows(
     total: int, begins_word: Callable[[int], bool], limit: int, overlap: int
 ) -> list[tuple[int, int]]:
@@ -19,8 +25,7 @@ def cut_windows(
     Windows begin and end with whole words where `begins_word`, given the number of a token,
     finds the beginning of one nearby; none has more than `limit` tokens.
     """
-    count = math.ceil((total - overlap) / (limit - overlap))
-    size = math.ceil((total + (count - 1) * overlap) / count)  # tokens, at most `limit`
+    _, size = count_windows(total, limit, overlap)
     windows = []
     start = 0
     while total - start > limit:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.records import LoadTest
@@ -20,8 +19,8 @@ from dashboard.reading import (
     typical_error,
     windows,
 )
+from models.windows import OVERLAP, cut_windows
 from tests.support.results import a_load_test, a_measurement
-from training.prediction import OVERLAP, cut_windows
 
 
 @pytest.mark.parametrize("limit", [1000, 2048, 4096])
@@ -32,7 +31,7 @@ def test_windows_are_those_that_the_service_cuts(length: int, limit: int) -> Non
         assert (count, size) == (1, length)
         assert describe_reading(length, limit) == "whole"
         return
-    cut = cut_windows(np.ones(length, dtype=np.bool_), limit, min(OVERLAP, limit // 2))
+    cut = cut_windows(length, lambda _: True, limit, min(OVERLAP, limit // 2))
     assert count == len(cut)
     assert size == max(end - start for start, end in cut)
 
