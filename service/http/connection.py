@@ -17,6 +17,7 @@ from typing import Any
 import h11
 from h11._receivebuffer import ReceiveBuffer
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -34,6 +35,7 @@ from service.service import Service
 MOST_HEAD_BYTES = 65_536
 MOST_UNPARSED_BYTES = 65_536  # of requests behind one that is being answered; then reading stops
 KEEP_ALIVE_SECONDS = 75.0
+MOST_SURPLUS = 8  # connections over the limit that are refused at leisure
 LINGER_SECONDS = 2.0  # how long the rest of a body is thrown away, so that the answer arrives
 UNREAD_SECONDS = 60.0  # in which a caller must take some of an answer
 SLOWEST_READER = 1024  # bytes a second, on average over that time
@@ -72,17 +74,33 @@ class _Heads(ReceiveBuffer):
         return lines
 
 
+class _Flow(FlowControl):
+    """uvicorn's flow control, which does not read on while much waits to be parsed."""
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
+        super().__init__(transport)
+        self._connection = connection
+
+    def resume_reading(self) -> None:
+        """Read on, if there is room."""
+        if self.read_paused and self._connection.has_room:
+            super().resume_reading()
+
+
 class _Transport:
-    """What uvicorn knows of a connection's transport; to close it is the connection's affair."""
+    """What uvicorn has of a transport; when it reads and closes is the connection's decision."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection) -> None:
         self.write, self.write_eof = transport.write, transport.write_eof
-        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
         self.get_extra_info = transport.get_extra_info
         self.get_write_buffer_size = transport.get_write_buffer_size
         self.abort, self.close_now = transport.abort, transport.close
         self.close = connection.end
         self._transport, self._connection = transport, connection
+
+    def resume_reading(self) -> None:
+        """Read on, if there is room."""
+        self._connection.flow.resume_reading()
 
     def is_closing(self) -> bool:
         """Whether nothing more will be sent."""
@@ -118,9 +136,13 @@ class Connection(H11Protocol):
         """Take a new connection, unless there are too many."""
         self._transport = _Transport(transport, self)
         super().connection_made(self._transport)  # type: ignore[arg-type]
+        self.flow = _Flow(transport, self)
         self._phase, self._deadline = ("head", None), time.monotonic() + self._patience
-        if len(self.connections) > self.service.most_connections:
+        surplus = len(self.connections) - self.service.most_connections
+        if surplus > 0:
             self._refuse(TooManyConnections())
+        if surplus > MOST_SURPLUS:  # no descriptor is left to wait until the answer is read
+            self._transport.close_now()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give back what was kept; drop what was being done."""
@@ -162,10 +184,13 @@ class Connection(H11Protocol):
         that is how a caller who hangs up is noticed.
         """
         super().handle_events()
-        unparsed = len(self.conn._receive_buffer)
-        waits = self.flow.read_paused and self.conn.their_state is h11.DONE
-        if waits and unparsed <= MOST_UNPARSED_BYTES:
+        if not self._is_answering or len(self.cycle.body) <= HIGH_WATER_LIMIT:
             self.flow.resume_reading()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read: few bytes wait to be parsed, or none ever will be."""
+        return self.ends or len(self.conn._receive_buffer) <= MOST_UNPARSED_BYTES
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Refuse what is not HTTP; an answer that is due before it comes first."""
@@ -178,7 +203,9 @@ class Connection(H11Protocol):
 
     def shutdown(self) -> None:
         """End the connection once its request is answered."""
-        if not self.ends:
+        if self.ends:
+            self._transport.abort()
+        else:
             super().shutdown()
 
     def _should_upgrade(self) -> bool:
@@ -248,6 +275,7 @@ class Connection(H11Protocol):
         if self.ends:
             return
         self.ends = True
+        self.conn._receive_buffer = _Heads()  # nothing more is parsed
         now = time.monotonic()
         their_state = self.conn.their_state
         if their_state in (h11.SEND_BODY, h11.ERROR) or self._ignores:
@@ -258,6 +286,7 @@ class Connection(H11Protocol):
             self._deadline = math.inf
             self._await_reader(now)
             self._transport.close_now()
+        self.count()
 
     @property
     def _is_answering(self) -> bool:
