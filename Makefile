@@ -9,7 +9,7 @@ PEER_NAMES := litserve bentoml ray mlserver triton
 PEER_PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve bench loadtest dashboard screenshots browser test lint format types imports package ci clean pages peers peers-setup
+.PHONY: help setup serve bench loadtest dashboard screenshots browser tools test lint format types imports package ci clean pages peers peers-setup
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,10 +80,13 @@ dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
 screenshots: $(VENV)/.dev browser ## Take the pictures of the dashboard in docs/images
 	$(BIN)/python -m tests.pictures.screenshots
 
-browser: # What drives the browser tests; installed only where it is missing
-	scripts/install-browser
+browser: # Drives pages in tests and screenshots; installed only where it is missing
+	scripts/install-tools chromium
 
-test: $(VENV)/.dev browser ## Run all tests
+tools: # What others wrote and tests drive; installed only where it is missing
+	scripts/install-tools chromium haproxy
+
+test: $(VENV)/.dev tools ## Run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/.dev ## Check formatting and lint

@@ -42,7 +42,7 @@ class Service:
         self.parsing = Offload()
         self._running: Running | None = None
         self._failure: BaseException | None = None
-        self._drain_until: float | None = None
+        self._drain_from: float | None = None  # since when nothing new is taken
         self._starter: threading.Thread | None = None
 
     def start(self) -> None:
@@ -112,26 +112,37 @@ class Service:
             self.metrics.queue_work.set(running.scheduler.backlog)
 
     def check_ready(self) -> None:
-        """Raise what keeps the service from taking work."""
-        self.check_draining()
+        """Raise what keeps callers from sending more, from the first signal to end on."""
+        if self.is_leaving:
+            raise self._draining()
         if not self.running.scheduler.healthy():
             raise NotReady("a lane has died or the last run failed")
 
     def check_draining(self) -> None:
-        """Raise when the service is shutting down."""
-        if self._drain_until is not None:
-            raise Draining(retry_after=max(0.0, self._drain_until - time.monotonic()))
+        """Raise when nothing new is taken any more."""
+        if self._drain_from is not None and time.monotonic() >= self._drain_from:
+            raise self._draining()
 
     def drain(self) -> None:
-        """Take no new work from now on."""
-        self._drain_until = time.monotonic() + self.settings.drain_seconds
+        """Take no new work, once balancers have had the time to notice."""
+        self._drain_from = time.monotonic() + self.settings.drain_delay_seconds
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a signal to end has come."""
+        return self._drain_from is not None
 
     @property
     def drained(self) -> bool:
         """Whether everything accepted is answered, or the time for it is over."""
-        if self._drain_until is None:
+        now = time.monotonic()
+        if self._drain_from is None or now < self._drain_from:
             return False
-        return self.in_flight == 0 or time.monotonic() >= self._drain_until
+        return self.in_flight == 0 or now >= self._drain_from + self.settings.drain_seconds
+
+    def _draining(self) -> Draining:
+        left = (self._drain_from or 0.0) + self.settings.drain_seconds - time.monotonic()
+        return Draining(retry_after=max(0.0, left))
 
     def hold(self, holder: Holder, size: int) -> None:
         """Note that so many more bytes are kept; refuse when it would be too many in all."""

@@ -149,8 +149,14 @@ class Settings:
     body_seconds: float = _setting(
         15.0, "time for a request's head, and again for its body, to arrive", low=0.1, high=3600
     )
+    drain_delay_seconds: float = _setting(
+        0.0,
+        "how long to serve on after SIGTERM, with /readyz failing, until balancers have noticed",
+        low=0,
+        high=3600,
+    )
     drain_seconds: float = _setting(
-        30.0, "time to answer what is accepted after SIGTERM", low=0, high=3600
+        30.0, "time to answer what is accepted, after that", low=0, high=3600
     )
     api_keys: tuple[str, ...] = _setting(
         (), "keys that callers must send, separated by commas; none: open to all", secret=True

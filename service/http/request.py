@@ -111,8 +111,9 @@ class RequestContext(Request):
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"].append((b"x-request-id", self.id.encode()))
-            if not self._body_ended and not self._is_small:
-                # Closed once it is answered: nobody wants what may still come.
+            cut_off = not self._body_ended and not self._is_small
+            if cut_off or self.service.is_leaving:
+                # Closed once it is answered: nobody wants what may still come, or nobody is there.
                 headers = [header for header in message["headers"] if header[0] != b"connection"]
                 message["headers"] = [*headers, (b"connection", b"close")]
         await self._send_next(message)
