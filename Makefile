@@ -9,7 +9,7 @@ PEER_NAMES := litserve bentoml ray mlserver triton
 PEER_PYTHON ?= /usr/bin/python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve bench loadtest dashboard screenshots browser tools test lint format types imports package ci clean pages peers peers-setup
+.PHONY: help setup serve bench loadtest dashboard screenshots browser tools test test-fast newcomer lint format types imports package ci clean pages peers peers-setup
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,7 +78,7 @@ dashboard: $(VENV)/.dashboard ## Open the dashboard on port 8501
 	$(BIN)/longdoc dashboard
 
 screenshots: $(VENV)/.dev browser ## Take the pictures of the dashboard in docs/images
-	$(BIN)/python -m tests.pictures.screenshots
+	$(BIN)/python -m scripts.screenshots
 
 browser: # Drives pages in tests and screenshots; installed only where it is missing
 	scripts/install-tools chromium
@@ -88,6 +88,12 @@ tools: # What others wrote and tests drive; installed only where it is missing
 
 test: $(VENV)/.dev tools ## Run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+test-fast: $(VENV)/.dev ## Run the tests that take no time, at each save (under 40 s on two cores)
+	$(BIN)/python -m pytest --numprocesses auto --dist load -m "not slow" --ignore tests/e2e -q
+
+newcomer: ## Run every command of README and quick start in a fresh clone with a fresh home, timed
+	scripts/newcomer
 
 lint: $(VENV)/.dev ## Check formatting and lint
 	$(BIN)/ruff format --check .

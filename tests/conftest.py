@@ -1,7 +1,41 @@
-"""Shared by all tests: one thread per process, since the test runner uses every core."""
+"""Shared by all tests: one thread per process, and which files `make test-fast` leaves out."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import torch
 
 torch.set_num_threads(1)
+
+TESTS = Path(__file__).parent
+#: Files whose tests export, train, render, wait or start processes, and everything in e2e/:
+#: `pytest --durations=0` shows what belongs here.
+SLOW = (
+    "benchmarks/engine/test_command.py",
+    "benchmarks/peers/test_comparison.py",
+    "benchmarks/service/test_measures.py",
+    "contract/test_attention_cost.py",
+    "contract/test_engine_contract.py",
+    "contract/test_engine_memory.py",
+    "dashboard/test_charts.py",
+    "dashboard/test_remote.py",
+    "e2e/",
+    "export/test_command.py",
+    "export/test_graph.py",
+    "project/test_longdoc.py",
+    "service/http/test_body.py",
+    "service/text/test_evidence.py",
+    "training/importing/",
+    "training/test_run.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files as slow."""
+    for item in items:
+        if item.path.is_relative_to(TESTS):
+            place = item.path.relative_to(TESTS).as_posix()
+            if place.startswith(SLOW):
+                item.add_marker(pytest.mark.slow)

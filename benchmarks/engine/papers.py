@@ -1,4 +1,4 @@
-"""Gains that papers report, to compare our figures with."""
+"""What the papers report, to stand beside our figures."""
 
 from __future__ import annotations
 

@@ -1,19 +1,21 @@
-"""The README tells the truth: its commands work when pasted, and answer as it says."""
+"""The README's commands work when pasted and answer as shown; its figures are those stored."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from scripts.docs_commands import blocks_of, difference
+from scripts.readme_figures import table
+
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = blocks_of(README)
 
 
 @pytest.fixture(scope="module")
@@ -35,35 +37,23 @@ def address() -> Iterator[str]:
         assert process.wait(30) == 0
 
 
-def rounded(value: Any) -> Any:
-    """With two decimals: engines on other processors differ in the last digits."""
-    if isinstance(value, dict):
-        return {name: rounded(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [rounded(part) for part in value]
-    return round(value, 2) if isinstance(value, float) else value
+def test_two_commands_lead_to_an_answer() -> None:
+    assert [block.code.split()[0] for block in BLOCKS] == ["make", "curl"]
+    subprocess.run(["make", "--dry-run", "serve"], cwd=ROOT, check=True, capture_output=True)
 
 
 def test_the_first_request_gets_the_answer_shown(address: str) -> None:
-    code = re.search(r"^```\n(curl .*?)^```$", README, re.MULTILINE | re.DOTALL)
-    shown = re.search(r"^```json\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert code is not None
-    assert shown is not None
-    command = code[1].replace("http://127.0.0.1:8000", address)
+    request = BLOCKS[1]
+    assert request.shown is not None
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", request.code.replace("http://127.0.0.1:8000", address)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    answer = json.loads(done.stdout)
-    assert {"id", "timings_ms"} <= set(answer)
-    del answer["id"], answer["timings_ms"]
-    assert rounded(answer) == rounded(json.loads(shown[1]))
+    assert not difference(*request.shown, done.stdout)
 
 
-@pytest.mark.parametrize("target", re.findall(r"^make (\S+)", README, re.MULTILINE))
-def test_make_knows_the_commands(target: str) -> None:
-    subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
-
-
-def test_links_lead_somewhere() -> None:
-    for link in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / link).exists(), link
+def test_the_figures_are_those_that_are_stored() -> None:
+    assert table() in README, "run `python -m scripts.readme_figures`"

@@ -8,6 +8,8 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+from tests.conftest import SLOW, TESTS
+
 PACKAGES = (
     "service",
     "models",
@@ -36,3 +38,8 @@ def test_the_command_tells_what_it_can_do() -> None:
         [sys.executable, "-m", "longdoc", "--help"], capture_output=True, text=True, check=True
     )
     assert "COMMAND" in run.stdout
+
+
+@pytest.mark.parametrize("place", SLOW)
+def test_what_is_called_slow_is_there(place: str) -> None:
+    assert (TESTS / place).exists()

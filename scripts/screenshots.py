@@ -18,7 +18,8 @@ from tests.support.serving import Served, serving
 
 OUT = ROOT / "docs" / "images"
 VIEWS = {
-    "cost": "",
+    "glance": "",
+    "cost": "cost",
     "choose": "choose",
     "accuracy": "accuracy",
     "fidelity": "fidelity?n=2048",
@@ -51,7 +52,7 @@ def main() -> int:
         for name, path in VIEWS.items():
             _take(chromium, served, f"{address}/{path}", OUT / f"dashboard-{name}.png")
         narrow = OUT / "dashboard-cost-dark.png"
-        _take(chromium, served, address, narrow, width=390, dark=True)
+        _take(chromium, served, f"{address}/cost", narrow, width=390, dark=True)
     return 0
 
 

@@ -1,6 +1,6 @@
 """How long the pages of the dashboard take with 10,000 records.
 
-Run `python -m tests.pictures.drawing_times`.
+Run `python -m scripts.drawing_times`.
 A page is opened from the menu of a running dashboard, in a browser, several times: first with
 nothing read, then as somebody finds it who comes back. Measured from the click until all is drawn.
 """
@@ -24,8 +24,16 @@ RECORDS = 10_000
 LOAD_TESTS = 500
 VISITS = 5
 VISITORS = ("first visitor since the start", "second visitor")
-MENU = ("Choose", "Accuracy against cost", "Fidelity", "Load tests", "Live", "Try it")
-FIRST = "Cost by length"
+MENU = (
+    "Cost by length",
+    "Choose",
+    "Accuracy against cost",
+    "Fidelity",
+    "Load tests",
+    "Live",
+    "Try it",
+)
+FIRST = "At a glance"
 
 
 def fill_up(path: Path) -> None:

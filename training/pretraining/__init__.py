@@ -1,1 +1,0 @@
-"""Learning from text without labels: `longdoc pretrain` and `longdoc convert`."""
