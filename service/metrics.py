@@ -84,6 +84,8 @@ class Metrics:
         self.queue_work = self._gauge(
             "predicted_queue_seconds", "Predicted work of one core that waits or runs"
         )
+        self.in_flight = self._gauge("requests_in_flight", "Requests that are being answered")
+        self.held_bytes = self._gauge("held_bytes", "Bytes of callers that are kept in memory")
         self.registry.register(_DroppedLines())
         self.ready = self._gauge("ready", "1 when the service is ready")
         self.engine = Gauge(

@@ -184,17 +184,18 @@ class Document:
             self._queued.pop(index, None)
             self._outputs[index] = done.value
             self.run_spans.append((started, started + done.ran))
-            outputs = [output for output in self._outputs if output is not None]
+            all_have_run = len(self.run_spans) == len(self._outputs)
         self.pipeline.look_for_room()
         if nobody_waits:
             self.pipeline.observe_wasted(piece.tokens)
-        elif len(outputs) < len(reading.windows):
-            self._queue_next(reading)
+        elif all_have_run:
+            self._merge(reading)
         else:
-            self._merge(reading, outputs)
+            self._queue_next(reading)
 
-    def _merge(self, reading: Reading, outputs: Sequence[WindowOutput]) -> None:
+    def _merge(self, reading: Reading) -> None:
         options = self.options
+        outputs = [output for output in self._outputs if output is not None]
         try:
             result = merge(
                 self.pipeline.labels,

@@ -107,6 +107,8 @@ class Service:
             self.metrics.ready.set(0)
         else:
             self.metrics.ready.set(1)
+        self.metrics.in_flight.set(self.in_flight)
+        self.metrics.held_bytes.set(self.held_bytes)
         if running is not None:
             self.metrics.queue_depth.set(running.scheduler.depth)
             self.metrics.queue_work.set(running.scheduler.backlog)

@@ -121,7 +121,7 @@ class Connection(H11Protocol):
         self.conn._receive_buffer = _Heads()
         self.service: Service = app_state["service"]
         self.request: RequestContext | None = None  # the one that is being answered
-        self._is_lost = False
+        self.is_lost = False
         self.ends = False  # only what is written is still sent, and what comes is thrown away
         self._ignores = False  # what comes is thrown away, though an answer is still due
         self._phase: tuple[str, object] = ("idle", None)  # what is waited for, in which request
@@ -151,7 +151,7 @@ class Connection(H11Protocol):
             self.request.leave()
         self.request = None
         self._unset_keepalive_if_required()
-        self._is_lost = True
+        self.is_lost = True
         self.count()
 
     def data_received(self, data: bytes) -> None:
@@ -240,7 +240,7 @@ class Connection(H11Protocol):
         kept = len(self.conn._receive_buffer) + self._transport.get_write_buffer_size()
         if self._is_answering:
             kept += len(self.cycle.body)
-        if self._is_lost:
+        if self.is_lost:
             kept = 0
         self.service.held_bytes += kept - self._kept_bytes
         self._kept_bytes = kept

@@ -59,7 +59,7 @@ class RequestContext(Request):
         self._receive_next, self._send_next = receive, send
         self._connection: Connection = scope["state"]["connection"]
         self._connection.request = self
-        self._caller_left = False
+        self._caller_left = self._connection.is_lost  # before this began to be answered
         self._working: asyncio.Task[Any] | None = None
         self._started = time.monotonic()
         self.held_bytes = 0
@@ -124,6 +124,9 @@ class RequestContext(Request):
 
     async def unless_caller_leaves(self, work: Coroutine[Any, Any, T]) -> T:
         """The work's result; when the caller hangs up first, the work is cancelled."""
+        if self._caller_left:  # while its body was read and parsed
+            work.close()
+            raise ClientLeft
         task = self._working = asyncio.current_task()
         try:
             return await work

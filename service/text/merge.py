@@ -88,7 +88,8 @@ def merge(
     weights, logits = [1.0], windows[0].logits  # (labels,)
     if len(windows) > 1:
         sizes = [len(window) for window in reading.windows]
-        weights = [size / sum(sizes) for size in sizes]  # (windows,)
+        total = sum(sizes)
+        weights = [size / total for size in sizes]  # (windows,)
         logits = np.average([window.logits for window in windows], axis=0, weights=sizes)
     scores = _probabilities(logits.tolist())
     order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
