@@ -42,6 +42,9 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "attentions": Command("models.catalogue", "List the attention mechanisms and parameters"),
     "serve": Command("service.commands.serve", "Serve a bundle over HTTP"),
+    "ray-config": Command(
+        "service.commands.ray_config", "Print a Ray Serve configuration of replicas", "ray"
+    ),
     "classify": Command("service.commands.classify", "Classify files, folders or standard input"),
     "bundles": Command("export.bundles_command", "List the bundles there are"),
     "train": Command(

@@ -26,6 +26,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     ),
     "dashboard": ("streamlit", "altair", "httpx", "vl_convert"),
     "loadtest": ("locust", "psutil"),
+    "parquet": ("pyarrow",),
+    "ray": ("ray", "pyarrow"),
 }
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import ConfigError, LongdocError
+from models.extras import require
 from service.bulk.classify import Classify, classify_rows
 from service.bulk.journal import Journal
 from service.bulk.progress import Progress
-from service.bulk.source import JSON_SUFFIXES, PARQUET_SUFFIX, Source, require_pyarrow
+from service.bulk.source import JSON_SUFFIXES, PARQUET_SUFFIX, Source
 
 _FLUSH_SECONDS = 1.0
 
@@ -36,7 +37,7 @@ class Job:
         if not self.output.parent.is_dir():
             raise ConfigError(f"{self.output.parent} is not a folder; make it first")
         if self._is_parquet:
-            require_pyarrow()
+            require("parquet", "Parquet")
 
     @property
     def _is_parquet(self) -> bool:

@@ -7,7 +7,6 @@ written yet. Input and output must be places that every node reaches.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -20,10 +19,11 @@ from pyarrow.dataset import dataset
 from ray.data import ActorPoolStrategy, DataContext
 from ray.data.checkpoint import CheckpointConfig
 
-from models.errors import ConfigError, LongdocError
+from models.errors import ConfigError
 from service.bulk.classify import classify_rows
 from service.bulk.parquet import to_table
 from service.bulk.source import PARQUET_SUFFIX, Source
+from service.cluster.connect import ClusterError, connect, first_line
 
 if TYPE_CHECKING:
     from service.pipeline import Pipeline
@@ -35,12 +35,7 @@ Classify = Callable[["Pipeline", str], Awaitable[dict[str, Any]]]
 _BATCH_ROWS = 256
 _BLOCK_BYTES = 4 << 20  # of text: small enough for every actor to get some, and lost at most
 _BATCHES_AT_ONCE = 2  # so that workers have documents while one batch waits for its longest
-_REACH_SECONDS = 5.0
 _INPUT_CPUS = 0.1  # of a core for each task that reads or writes: the actors need the cores
-
-
-class ClusterError(LongdocError):
-    """A Ray cluster that cannot be reached, or a job that it could not finish."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class RayJob:
 
     def run(self) -> int:
         """Classify what is not written yet; return how many rows have an error."""
-        _connect(self.address)
+        connect(self.address)
         source = self.source
         id_field = pa.field(source.id_name, pa.int64() if source.has_integer_ids() else pa.string())
         context = DataContext.get_current()
@@ -92,7 +87,7 @@ class RayJob:
             )
         except ray.exceptions.RayError as error:
             raise ClusterError(
-                f"the cluster could not finish: {_first_line(error)}; run it again to go on"
+                f"the cluster could not finish: {first_line(error)}; run it again to go on"
             ) from None
         return _count_errors(self.output)
 
@@ -102,23 +97,6 @@ def _count_errors(output: Path) -> int:
     for batch in dataset(output, format="parquet").to_batches(columns=["error"]):
         errors += len(batch) - batch["error"].null_count
     return errors
-
-
-def _connect(address: str | None) -> None:
-    try:
-        if address is not None:
-            host, _, port = address.rpartition("/")[2].rpartition(":")
-            socket.create_connection((host, int(port)), _REACH_SECONDS).close()  # Ray waits minutes
-        ray.init(address=address or "local", log_to_driver=False, ignore_reinit_error=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ClusterError(
-            f"no Ray cluster answers at {address}: {_first_line(error)}; start one with "
-            "`ray start --head`, or leave the address out to use this machine"
-        ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 class _Actor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from models.errors import ConfigError, LongdocError
+from models.extras import require
 
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 PARQUET_SUFFIX = ".parquet"
@@ -208,14 +208,8 @@ def _parquet_rows(path: Path, source: Source, skip: int) -> Iterator[tuple[Any, 
                 ) from None
 
 
-def require_pyarrow() -> None:
-    """Say what to install where Parquet cannot be read."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ConfigError("Parquet needs pyarrow: pip install 'longdoc[parquet]'")
-
-
 def _open_parquet(path: Path) -> Any:
-    require_pyarrow()
+    require("parquet", "Parquet")
     import pyarrow as pa  # noqa: PLC0415 - an extra
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
-import importlib.util
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import ConfigError
+from models.extras import require
 from models.progress import ProgressBar
 from service.bulk.source import Source, is_rows
 from service.settings import Settings, read_settings
@@ -138,8 +138,7 @@ def _run_on_ray(
     source: Source, args: argparse.Namespace, settings: Settings, options: Options
 ) -> int:
     """The same on a Ray cluster; a folder of results instead of a file."""
-    if importlib.util.find_spec("ray") is None:
-        raise ConfigError("--ray needs Ray: pip install 'longdoc[ray]'")
+    require("ray", "--ray")
     from service.bulk.on_ray import RayJob  # noqa: PLC0415 - an extra
 
     failed = RayJob(

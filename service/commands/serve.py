@@ -9,35 +9,38 @@ import os
 import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from service.settings import Settings, allowed, default_text, read_settings, unknown_variables
+from service.commands.fleet import add_fleet, add_settings, read_fleet
+from service.settings import read_settings, unknown_variables
 
 if TYPE_CHECKING:
     from service.service import Service
 
 # How long a thread may keep the interpreter while another wants it: the event loop must not
 # wait for lanes, nor lanes for each other, when documents take only a few milliseconds.
-_SWITCH_SECONDS = 0.0005
+SWITCH_SECONDS = 0.0005
 _COLLECT_AFTER = (10_000, 20, 20)  # objects, then rounds
 
 EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare a flag for every setting."""
-    for about in fields(Settings):
-        meaning = f"{about.metadata['meaning']}: {allowed(about)} [{default_text(about)}]"
-        parser.add_argument(
-            f"--{about.name.replace('_', '-')}",
-            metavar="VALUE",
-            help=meaning.replace("%", "%%"),
-        )
+    """Declare a flag for every setting, and the options of a fleet."""
+    add_settings(parser)
+    add_fleet(parser).add_argument(
+        "--ray",
+        nargs="?",
+        const="",
+        metavar="ADDRESS",
+        help="serve by replicas on a Ray cluster; without an address, on this machine",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
+    if args.ray is not None:
+        return _serve_on_ray(args)
     # The lanes are the parallelism: numpy's own threads would only spin, from its import on.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.disable()  # until all is loaded: the collector would go through it again and again
@@ -51,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from service.http.listening import bind  # noqa: PLC0415
     from service.startup.selection import choose_engine, find_bundle  # noqa: PLC0415
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with bind(settings.host, settings.port) as listening, ThreadPoolExecutor(1) as starter:
         # Whatever another thread can do without Python goes on while the next modules load.
         bundle = find_bundle(settings)
@@ -80,6 +83,15 @@ def run(args: argparse.Namespace) -> int:
     output.drain()
     if not service.closed:  # a run that outlived the drain time must not hold up the end
         os._exit(0)
+    return 0
+
+
+def _serve_on_ray(args: argparse.Namespace) -> int:
+    fleet = read_fleet(args)
+    from service.cluster.run import run as run_fleet  # noqa: PLC0415 - an extra
+
+    settings = read_settings(fleet.settings)
+    run_fleet(fleet, args.ray or None, settings.host, settings.port)
     return 0
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -31,12 +30,12 @@ def cluster() -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        start_new_session=True,
     )
     yield process
     assert process.stdin is not None
     assert process.stdout is not None
-    os.killpg(process.pid, signal.SIGKILL)  # leaving in good order takes Ray minutes
+    for part in [*psutil.Process(process.pid).children(recursive=True), process]:
+        part.kill()  # leaving in good order takes Ray minutes
     process.wait()
     process.stdin.close()
     process.stdout.close()

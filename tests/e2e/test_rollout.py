@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.servers.process import free_port
 from tests.support.small_bundle import SENTENCES, shared_bundle
 
 ROOT = Path(__file__).parents[2]
@@ -38,12 +38,6 @@ backend services
     server a 127.0.0.1:{a}
     server b 127.0.0.1:{b}
 """
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def _serve(port: int) -> subprocess.Popen[bytes]:
@@ -69,7 +63,7 @@ def _serve(port: int) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def _proxy(folder: Path, a: int, b: int) -> Iterator[str]:
-    front = _free_port()
+    front = free_port()
     config = folder / "haproxy.cfg"
     config.write_text(CONFIG.format(front=front, a=a, b=b))
     process = subprocess.Popen([HAPROXY, "-f", str(config)], stderr=subprocess.DEVNULL)
@@ -125,7 +119,7 @@ def _wait_until_up(url: str, wanted: int) -> None:
 
 
 def test_a_rollout_loses_no_request(tmp_path: Path) -> None:
-    ports = [_free_port(), _free_port()]
+    ports = [free_port(), free_port()]
     services = [_serve(port) for port in ports]
     try:
         with _proxy(tmp_path, *ports) as url:
@@ -146,7 +140,7 @@ def test_a_rollout_loses_no_request(tmp_path: Path) -> None:
 
 
 def test_after_the_first_signal_readiness_fails_and_requests_are_served() -> None:
-    port = _free_port()
+    port = free_port()
     process = _serve(port)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
