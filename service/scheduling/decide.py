@@ -13,15 +13,12 @@ from service.scheduling.queue import Job, Piece
 from service.scheduling.state import Batch, PriorityClass, State, WorkerState
 
 _SCAN = 64  # waiting jobs that are considered for a batch
-_SHORT_QUEUE = 0.1  # seconds of work a worker below which jobs run in order of arrival
 _BRIEF = 0.25  # share of a document's work: what else runs and ends within it does not count
 
 
 def next_batch(state: State, worker: WorkerState, now: float) -> Batch | None:
     """What a worker should run now; None when it should wait."""
-    if leaves_its_core(state, worker, now):
-        return None
-    head = next_job(worker.serves)
+    head = worker.serves.queue.head
     if head is None or not has_room(state, head):
         return None
     jobs = batch_with(state, worker.serves, head)
@@ -32,14 +29,6 @@ def worker_to_wake(state: State, serves: PriorityClass) -> WorkerState | None:
     """The worker that a new job should go to: of those that wait, on the core with least to do."""
     waiting = [worker for worker in state.workers if worker.serves is serves and worker.waiting]
     return min(waiting, key=lambda worker: state.running_on[worker.core], default=None)
-
-
-def next_job(serves: PriorityClass) -> Job | None:
-    """The job of a class to run next: in order of arrival while the queue is short.
-
-    In a short queue nothing is gained by passing, and a job that is passed waits twice as long.
-    """
-    return serves.queue.head(in_order=serves.backlog <= _SHORT_QUEUE * serves.workers)
 
 
 def has_room(state: State, job: Job) -> bool:
@@ -83,22 +72,6 @@ def batching_pays(state: State, batch: Sequence[Job]) -> bool:
     longest = state.cost.seconds(max(job.tokens for job in batch))
     padding = sum(longest - state.cost.seconds(job.tokens) for job in batch)
     return 2 * padding <= state.policy.group_saving * (len(batch) - 1)
-
-
-def leaves_its_core(state: State, worker: WorkerState, now: float) -> bool:
-    """Whether a worker for short documents leaves its core to a long one held up for too long.
-
-    Half of those workers do, unless short documents have to wait as long themselves.
-    """
-    policy, short, oldest = state.policy, state.short, state.long.oldest
-    if oldest is None or worker.serves is not short:
-        return False
-    if not any(other.core == worker.core for other in _running(state, state.long)):
-        return False
-    if 2 * len(_running(state, short)) < policy.lanes:
-        return False
-    held_up = now - oldest.ticket.arrival - oldest.work - oldest.ahead
-    return held_up > max(policy.long_wait, short.backlog / policy.lanes)
 
 
 def lends_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now: float) -> bool:

@@ -17,8 +17,8 @@ class Policy:
     long_nice       by how much the long lanes stand below the others; 0 where they cannot
     cores           where the lanes stay, one of either kind on each; none: they move freely
     long_work       predicted work from which a document counts as long, when the lanes start
-    long_wait       how long short documents may hold up a long one before it gets its turn
-    overtake        ageing: how long newer, shorter work may pass a job
+    short_first_share  share of documents, the shortest ones, that go before the others
+    overtake        how long newer, shorter documents may pass one that is none of those
     list_delay      how many times the work before it later a request's next document counts
     bulk_yield      how long bulk work lets newer interactive work pass
     queue_seconds   predicted wait above which requests are refused
@@ -33,10 +33,10 @@ class Policy:
     lanes: int = 1
     long_lanes: int = 1
     nice: int = 0
-    long_nice: int = 16
+    long_nice: int = 5
     cores: tuple[int, ...] = ()
     long_work: float = 0.1
-    long_wait: float = 0.3
+    short_first_share: float = 0.5
     overtake: float = 4.0
     list_delay: float = 10.0
     bulk_yield: float = 5.0

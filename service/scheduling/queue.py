@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,11 +19,10 @@ from service.engines.base import Floats, Ids
 from service.scheduling.policy import Policy
 
 _SLACK = 64  # entries of a queue whose jobs have left it already
-_USUAL = 1024  # tokens, before anything is learnt
-_LATEST = 128  # documents from which the usual length is learnt
+_LATEST = 512  # documents from which it is learnt which ones are short
 _FEW = 32  # documents: from fewer it is not learnt
-_RELEARN = 16  # documents
-_MOST = 0.7  # share of documents that are no longer than usual: the median, and some room above it
+_RELEARN = 32  # documents
+_ALIKE = 1.05  # documents at most so much longer than others count as equally long
 
 
 @dataclass(frozen=True)
@@ -87,64 +87,63 @@ class Piece(Job):
         return len(self.ids)
 
 
-_Heap = list[tuple[float, int, Job]]
-
-
 class JobQueue:
-    """Waiting jobs of one priority class, in two orders.
+    """Waiting jobs of one priority class, by the time at which each is due.
 
-    In order of arrival: a request's further documents count as if each came `list_delay` times
-    the work before it later, and bulk work as if it came `bulk_yield` seconds later.
+        due = arrival + list_delay * ahead + (bulk_yield if bulk) + (overtake if long)
 
-    Shortest first with ageing: by that time plus `overtake * min(1, tokens / usual)`, where
-    `usual` is the length that most of the latest documents stay below. Documents above it keep
-    their order of arrival among each other; a step, which has no tokens yet, is never passed.
+    A document is long when it has more tokens than `short_first_share` of the latest documents:
+    the shorter ones go first, within each half the order is that of arrival, and after `overtake`
+    seconds nothing passes any more. So equal documents keep their order, and the longer half shares
+    what the shorter half saves: its documents all wait about equally long. Passing by length within
+    a half would win the median little and lose the tail much.
+
+    A call has no tokens yet and is never passed.
     """
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._usual = _USUAL
         self._latest: deque[int] = deque(maxlen=_LATEST)  # tokens of the latest documents
         self._since_learnt = 0
+        self._longest_short = math.inf  # tokens
         self._waiting: set[Job] = set()
-        self._by_arrival: _Heap = []
-        self._by_due: _Heap = []
+        self._heap: list[tuple[float, int, Job]] = []
         self._counter = itertools.count()
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        if isinstance(job, Piece):
-            self._learn_usual(job.tokens)
-        came = job.ticket.arrival + self._policy.list_delay * job.ahead
+        policy = self._policy
+        due = job.ticket.arrival + policy.list_delay * job.ahead
         if job.ticket.bulk:
-            came += self._policy.bulk_yield
-        due = came + self._policy.overtake * min(1.0, job.tokens / self._usual)
-        number = next(self._counter)
-        heapq.heappush(self._by_arrival, (came, number, job))
-        heapq.heappush(self._by_due, (due, number, job))
+            due += policy.bulk_yield
+        if isinstance(job, Piece):
+            self._learn(job.tokens)
+            if job.tokens > self._longest_short:
+                due += policy.overtake
+        heapq.heappush(self._heap, (due, next(self._counter), job))
         self._waiting.add(job)
 
     def remove(self, job: Job) -> None:
         """Take a job out, if it is still there."""
         self._waiting.discard(job)
-        for heap in (self._by_arrival, self._by_due):
-            while heap and heap[0][2] not in self._waiting:
-                heapq.heappop(heap)
-            if len(heap) > 2 * len(self._waiting) + _SLACK:
-                heap[:] = [entry for entry in heap if entry[2] in self._waiting]
-                heapq.heapify(heap)
+        heap = self._heap
+        while heap and heap[0][2] not in self._waiting:
+            heapq.heappop(heap)
+        if len(heap) > 2 * len(self._waiting) + _SLACK:
+            heap[:] = [entry for entry in heap if entry[2] in self._waiting]
+            heapq.heapify(heap)
 
-    def head(self, *, in_order: bool = False) -> Job | None:
+    @property
+    def head(self) -> Job | None:
         """The next job to run."""
-        heap = self._by_arrival if in_order else self._by_due
-        return heap[0][2] if heap else None
+        return self._heap[0][2] if self._heap else None
 
     def first(self, count: int) -> list[Job]:
         """Up to so many of the jobs that go first, in order; from a long queue some are missing.
 
         The beginning of a heap holds most of its smallest entries.
         """
-        nearest = sorted(self._by_due[: 2 * count])
+        nearest = sorted(self._heap[: 2 * count])
         return [job for _, _, job in nearest if job in self._waiting][:count]
 
     def __iter__(self) -> Iterator[Job]:
@@ -153,10 +152,12 @@ class JobQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def _learn_usual(self, tokens: int) -> None:
+    def _learn(self, tokens: int) -> None:
         latest = self._latest
         latest.append(tokens)
         self._since_learnt += 1
         if self._since_learnt >= _RELEARN and len(latest) >= _FEW:
-            self._usual = sorted(latest)[int(_MOST * len(latest))]
+            share = self._policy.short_first_share
+            place = min(len(latest) - 1, int(share * len(latest)))
+            self._longest_short = _ALIKE * sorted(latest)[place] if share else math.inf
             self._since_learnt = 0

@@ -42,12 +42,6 @@ class PriorityClass:
         self.workers = workers
         self.queue = JobQueue(policy)
         self.backlog = 0.0  # seconds of one core
-        self.interactive: dict[Job, None] = {}  # unfinished, in the order they came
-
-    @property
-    def oldest(self) -> Job | None:
-        """The first that came of the unfinished jobs that are no bulk work."""
-        return next(iter(self.interactive), None)
 
 
 @dataclass(eq=False)
@@ -123,8 +117,6 @@ class State:
         for share, work in counted.shares:
             share.backlog += work
         serves.queue.push(job)
-        if not job.ticket.bulk:
-            serves.interactive[job] = None
         return serves
 
     def start(self, worker: WorkerState, batch: Batch, now: float) -> None:
@@ -152,7 +144,6 @@ class State:
         if counted is None:
             return
         counted.serves.queue.remove(job)
-        counted.serves.interactive.pop(job, None)
         for share, work in counted.shares:
             share.backlog -= work
         if not self._jobs:  # what is left is rounding

@@ -36,22 +36,9 @@ def run_alone(state: State, worker: WorkerState, job: Job) -> None:
     state.start(worker, Batch((job,)), 0.0)
 
 
-def test_shortest_goes_first_in_a_long_queue() -> None:
-    waiting: list[Job] = [piece(n) for n in (300, 20, 100, 50)]
+def test_a_worker_takes_the_head_of_its_queue() -> None:
+    waiting: list[Job] = [piece(n, arrival=float(n)) for n in (300, 20, 100, 50)]
     assert lengths_in_order(state_of(), waiting) == [[20], [50], [100], [300]]
-
-
-def test_nobody_passes_while_all_is_soon_done() -> None:
-    state = state_of()
-    for n in (40, 10, 30):
-        state.add(piece(n))
-    (worker, _) = state.workers
-    order = []
-    while (lengths := start(state, worker)) is not None:
-        order.append(lengths)
-        assert worker.batch is not None
-        state.finish(worker, worker.batch.jobs)
-    assert order == [[40], [10], [30]]
 
 
 def test_each_worker_serves_its_class() -> None:
@@ -95,7 +82,9 @@ def test_one_document_over_the_token_bound_still_runs() -> None:
 
 def test_batches_hold_nearly_equal_lengths_within_their_budget() -> None:
     policy = replace(BATCHING, group_size=3, group_tokens=310)
-    waiting: list[Job] = [piece(n) for n in (100, 101, 102, 103, 30, 31, 250, 180, 178)]
+    waiting: list[Job] = [
+        piece(n, arrival=float(n)) for n in (100, 101, 102, 103, 30, 31, 250, 180, 178)
+    ]
     batches = lengths_in_order(state_of(policy), waiting)
     assert batches[0] == [30, 31]
     assert len(batches[1]) == 3
@@ -155,30 +144,6 @@ def test_work_goes_to_the_core_with_least_to_do() -> None:
     first.waiting = False
     second.waiting = False
     assert worker_to_wake(state, state.short) is None
-
-
-@pytest.mark.parametrize(
-    ("bulk", "now", "short_waiting", "leaves"),
-    [
-        (False, 1.0, 10, True),
-        (False, 0.7, 10, False),  # held up for less than long_wait
-        (True, 1.0, 10, False),  # nobody waits for it
-        (False, 1.0, 2000, False),  # short ones wait as long
-    ],
-)
-def test_a_long_document_that_was_held_up_gets_half_of_the_cores(
-    bulk: bool, now: float, short_waiting: int, leaves: bool
-) -> None:
-    state = state_of(replace(TWO_CORES, long_wait=0.3))
-    first, second, long_first, _ = state.workers
-    run_alone(state, long_first, piece(600, bulk=bulk))
-    run_alone(state, second, piece(5))
-    for _ in range(10):
-        state.add(piece(short_waiting // 10))
-    assert (next_batch(state, first, now) is None) == leaves
-    assert second.batch is not None
-    state.finish(second, second.batch.jobs)
-    assert next_batch(state, second, now) is not None  # on the other core
 
 
 # Idle cores lent to a long document.

@@ -6,6 +6,7 @@ threads are held up, so what the scheduler says can be compared with what the mo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,14 +24,19 @@ from service.scheduling.queue import Job, Piece, Step, Ticket
 from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, Running, running
 
 ROOM = 3000  # tokens of all runs at once
-SHORT_QUEUE, USUAL = 0.1, 1024
 PLAIN = replace(
-    ONE_WORKER, overtake=2.0, list_delay=10.0, bulk_yield=5.0, tokens_running=ROOM, keep_memory=1.0
+    ONE_WORKER,
+    short_first_share=0.5,
+    overtake=2.0,
+    list_delay=10.0,
+    bulk_yield=5.0,
+    tokens_running=ROOM,
+    keep_memory=1.0,
 )
 POLICIES = {
     "one worker of each class": PLAIN,
     "two of each, and batches": replace(
-        PLAIN, lanes=2, long_lanes=2, group_below=300, group_saving=0.05, long_wait=0.2
+        PLAIN, lanes=2, long_lanes=2, group_below=300, group_saving=0.05
     ),
     "short and long together": replace(PLAIN, lanes=2, long_lanes=0),
 }
@@ -50,6 +56,7 @@ class Known:
     long: bool
     in_call: bool
     deadline: float | None = None
+    passed: bool = False
     started: bool = False
     settled: int = 0
 
@@ -58,9 +65,8 @@ class Known:
         return self.arrival + policy.list_delay * self.ahead + policy.bulk_yield * self.bulk
 
     def due(self, policy: Policy) -> float:
-        """Its place in a long queue."""
-        tokens = 0 if self.in_call else self.tokens
-        return self.came(policy) + policy.overtake * min(1.0, tokens / USUAL)
+        """Its place in the queue."""
+        return self.came(policy) + policy.overtake * (self.passed and not self.in_call)
 
 
 class NotingEngine(FakeEngine):
@@ -100,6 +106,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.waiting_before: set[Known] = set()
         self.calls: list[int] = []
         self.closed = False
+        self.lengths: dict[bool, list[int]] = {False: [], True: []}
+        self.short_up_to = {False: math.inf, True: math.inf}
+        for step in range(32):  # enough to know which lengths are short
+            for tokens in (10 + 12 * step, 1000 + 45 * step):
+                self.arrive(tokens, False, 0.0, False, None)
+        self._pass(self.test.clock.now() + 100.0)
 
     # What can happen.
 
@@ -131,12 +143,14 @@ class SchedulerMachine(RuleBasedStateMachine):
             def call() -> Piece:
                 self.calls.append(number)
                 known.in_call = False
+                known.passed = self._is_passed(known)
                 return piece
 
             job = Step(ticket, 0.001, ahead, call=call, follows=work)
         until = None if deadline is None else now + deadline
         long = self.policy.long_lanes > 0 and tokens >= 1000
         known = Known(number, job, now, bulk, ahead, tokens, work, long, in_call, until)
+        known.passed = not in_call and self._is_passed(known)
         self._submit(known)
 
     @rule(kind=st.sampled_from(["answers", "fails"]))
@@ -174,7 +188,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not self.closed:
             self._pass(self.test.clock.now() + seconds)
 
-    @precondition(lambda self: len(self.known) > 10)
+    @precondition(lambda self: len(self.known) > 74)
     @rule()
     def close(self) -> None:
         """The service ends: what waits is dropped, what runs is answered, nothing is taken."""
@@ -225,6 +239,14 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert len(self.calls) == len(set(self.calls)), "a call was made twice"
 
     # How the model follows.
+
+    def _is_passed(self, known: Known) -> bool:
+        """Whether a document is longer than half of the latest of its class, and some."""
+        lengths = self.lengths[known.long]
+        lengths.append(known.tokens)
+        if len(lengths) % 32 == 0:
+            self.short_up_to[known.long] = 1.05 * sorted(lengths[-512:])[len(lengths[-512:]) // 2]
+        return known.tokens > self.short_up_to[known.long]
 
     def _submit(self, known: Known) -> None:
         self.known.append(known)
@@ -279,11 +301,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for other in passed:  # nothing starves
             assert head.came(policy) <= other.came(policy) + policy.overtake
         if policy is PLAIN:
-            backlog = head.work + sum(other.work for other in passed)
-            if backlog > 2 * SHORT_QUEUE:
-                assert all(head.due(policy) <= other.due(policy) for other in passed)
-            elif backlog < SHORT_QUEUE / 2:
-                assert all(head.came(policy) <= other.came(policy) for other in passed)
+            assert all(head.due(policy) <= other.due(policy) for other in passed)
 
 
 SchedulerMachine.TestCase.settings = settings(

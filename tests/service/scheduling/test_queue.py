@@ -6,86 +6,91 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from service.scheduling.policy import Policy
 from service.scheduling.queue import Job, JobQueue, Step, Ticket
 from tests.support.scheduled import piece
 
-AGEING = Policy(overtake=4.0, list_delay=4.0, bulk_yield=5.0)
+POLICY = Policy(short_first_share=0.5, overtake=10.0, list_delay=4.0, bulk_yield=5.0)
 
 
-def order(policy: Policy, jobs: Sequence[Job], *, in_order: bool = False) -> list[Job]:
+def taught(policy: Policy = POLICY) -> JobQueue:
+    """A queue that has seen lengths from 1 to 96: what has up to 51 tokens is short."""
     queue = JobQueue(policy)
+    for n in range(1, 97):
+        job = piece(n)
+        queue.push(job)
+        queue.remove(job)
+    return queue
+
+
+def order(jobs: Sequence[Job], queue: JobQueue | None = None) -> list[Job]:
+    queue = taught() if queue is None else queue
     for each in jobs:
         queue.push(each)
     found = []
-    while (job := queue.head(in_order=in_order)) is not None:
+    while (job := queue.head) is not None:
         found.append(job)
         queue.remove(job)
     assert len(queue) == 0
     return found
 
 
-def lengths(policy: Policy, jobs: Sequence[Job]) -> list[int]:
-    return [job.tokens for job in order(policy, jobs)]
+def lengths(jobs: Sequence[Job], queue: JobQueue | None = None) -> list[int]:
+    return [job.tokens for job in order(jobs, queue)]
 
 
-def test_shortest_goes_first() -> None:
-    assert lengths(AGEING, [piece(n) for n in (300, 20, 100, 50)]) == [20, 50, 100, 300]
+def test_the_shorter_half_goes_first_and_each_half_in_order_of_arrival() -> None:
+    jobs = [piece(n, arrival=0.01 * i) for i, n in enumerate((300, 20, 51, 52, 10))]
+    assert lengths(jobs) == [20, 51, 10, 300, 52]
 
 
-def test_in_order_of_arrival() -> None:
-    jobs: list[Job] = [piece(n, arrival=float(n % 7)) for n in (300, 20, 100, 50)]
-    assert order(AGEING, jobs, in_order=True) == [jobs[3], jobs[2], jobs[0], jobs[1]]
+def test_nothing_passes_before_it_is_known_what_is_short() -> None:
+    jobs = [piece(n, arrival=0.01 * i) for i, n in enumerate((300, 20, 100, 50))]
+    assert lengths(jobs, JobQueue(POLICY)) == [300, 20, 100, 50]
 
 
-def test_an_old_long_job_is_passed_only_for_a_while() -> None:
-    policy = replace(AGEING, overtake=10.0)
-    old = piece(300, arrival=0.0)  # 0.3 of the usual length: passed by what arrives within 3 s
-    soon, late = piece(20, arrival=2.0), piece(10, arrival=4.0)
-    assert lengths(policy, [late, old, soon]) == [20, 300, 10]
+def test_nothing_passes_where_the_policy_says_so() -> None:
+    jobs = [piece(n, arrival=0.01 * i) for i, n in enumerate((300, 20, 100, 50))]
+    queue = taught(replace(POLICY, short_first_share=0.0))
+    assert lengths(jobs, queue) == [300, 20, 100, 50]
+
+
+def test_a_long_job_is_passed_only_for_a_while() -> None:
+    soon, late = piece(20, arrival=9.0), piece(10, arrival=11.0)
+    assert lengths([late, piece(300), soon]) == [20, 300, 10]
+
+
+@pytest.mark.parametrize("spread", [0, 4])
+def test_documents_of_about_equal_length_keep_their_order(spread: int) -> None:
+    queue = JobQueue(POLICY)
+    source = random.Random(1)
+    jobs = [piece(100 + source.randint(0, spread), arrival=float(n)) for n in range(60)]
+    for job in source.sample(jobs, len(jobs)):
+        queue.push(job)
+        queue.remove(job)
+    assert order(jobs, queue) == jobs
 
 
 def test_a_list_queues_behind_itself() -> None:
     documents = [piece(40 + i, ahead=0.04 * i) for i in range(4)]
-    assert lengths(AGEING, [*documents, piece(100)]) == [40, 41, 100, 42, 43]
-
-
-def test_documents_above_the_usual_length_pass_one_another_no_more() -> None:
-    """Of the first 48, seven in ten have up to 34 tokens: what is longer keeps its order then."""
-    queue = JobQueue(replace(AGEING, overtake=1000.0))
-    for n in range(48):
-        first = piece(n + 1)
-        queue.push(first)
-        queue.remove(first)
-    found = []
-    for n in (300, 20, 100, 10, 40):
-        queue.push(piece(n))
-    while (job := queue.head()) is not None:
-        found.append(job.tokens)
-        queue.remove(job)
-    assert found == [10, 20, 300, 100, 40]
+    assert lengths([*documents, piece(50, arrival=0.2)]) == [40, 41, 50, 42, 43]
 
 
 def test_bulk_work_lets_interactive_work_pass() -> None:
-    waiting = [piece(10, bulk=True), piece(200, arrival=1.0), piece(300, arrival=6.0)]
-    assert lengths(AGEING, waiting) == [200, 10, 300]
+    waiting = [piece(10, bulk=True), piece(20, arrival=1.0), piece(30, arrival=6.0)]
+    assert lengths(waiting) == [20, 10, 30]
 
 
-def test_a_step_is_not_passed() -> None:
+def test_a_call_is_not_passed() -> None:
     step = Step(Ticket(2.0), 0.5, 0.0, call=lambda: None)
     medium, short = piece(500, arrival=1.0), piece(2, arrival=3.0)
-    assert order(AGEING, [short, medium, step]) == [step, medium, short]
-
-
-def test_equal_documents_keep_their_order_whatever_is_predicted_of_them() -> None:
-    jobs: list[Job] = [piece(100, arrival=float(n)) for n in range(3)]
-    for job, work in zip(jobs, (0.12, 0.1, 0.08), strict=True):
-        job.work = work
-    assert order(AGEING, jobs) == jobs
+    assert order([short, medium, step]) == [step, short, medium]
 
 
 def test_the_first_ones_are_found_in_their_order() -> None:
-    queue = JobQueue(AGEING)
+    queue = JobQueue(POLICY)
     jobs = [piece(100, arrival=float(n)) for n in range(30)]
     for job in random.Random(1).sample(jobs, len(jobs)):
         queue.push(job)
@@ -96,13 +101,13 @@ def test_the_first_ones_are_found_in_their_order() -> None:
 
 
 def test_jobs_that_come_and_leave_do_not_fill_the_memory() -> None:
-    queue = JobQueue(AGEING)
+    queue = JobQueue(POLICY)
     stays = piece(10)
     queue.push(stays)
     for _ in range(1000):
-        job = piece(50)
+        job = piece(50, arrival=1.0)
         queue.push(job)
         queue.remove(job)
     assert len(queue) == 1
-    assert max(len(queue._by_due), len(queue._by_arrival)) < 100
-    assert queue.head() is stays
+    assert len(queue._heap) < 100
+    assert queue.head is stays

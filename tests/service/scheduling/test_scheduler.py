@@ -39,7 +39,7 @@ def test_a_piece_gets_its_own_answer_and_its_times() -> None:
 
 
 def test_jobs_run_in_the_order_that_is_decided() -> None:
-    jobs = [piece(n) for n in (900, 300, 20, 100, 50)]
+    jobs = [piece(n, arrival=0.0 if n == 900 else float(n)) for n in (900, 300, 20, 100, 50)]
     with running() as test:
         test.submit(*jobs)
         test.finish(*jobs)
@@ -148,18 +148,6 @@ def test_workers_that_waited_for_room_go_on_when_there_is_some() -> None:
         assert test.engine.runs == [[100], [100]]
         test.advance(0.1)
         assert test.engine.runs == [[100]] * 4
-
-
-def test_a_core_left_to_a_long_document_is_taken_back_at_its_end() -> None:
-    with running(replace(TWO_CORES, long_lanes=1, long_wait=0.3)) as test:
-        test.submit(piece(600), piece(600))  # the second from 0.6 to 1.2
-        test.advance(0.95)
-        test.submit(piece(400), piece(190))
-        assert test.engine.runs == [[600], [600], [400]]
-        test.advance(0.2)
-        assert test.engine.runs == [[600], [600], [400]]
-        test.advance(0.06)
-        assert test.engine.runs == [[600], [600], [400], [190]]
 
 
 @pytest.mark.skipif(not own_cores(), reason="the system does not tell which cores there are")

@@ -21,7 +21,6 @@ def test_a_job_is_counted_in_its_class_until_it_is_done() -> None:
     state.finish(state.workers[0], [short])
     state.drop(long)
     assert (state.depth, state.tokens_running, state.backlog) == (0, 0, 0.0)
-    assert not state.long.interactive
 
 
 def test_a_job_that_is_dropped_twice_is_counted_once() -> None:
