@@ -117,14 +117,14 @@ class LoadRunner:
             )
             return None
         slow = options.quick and max(seconds) > _SLOW_SECONDS
-        lanes = int(service.info["lanes"]["fast"])
+        workers = int(service.info["workers"]["short"])
         rate, users = load.rate, load.users
         if load.model == "open" and not rate:
             work = sum(seconds) / len(seconds) * self._documents_per_request()
-            rate = round(_HALF * lanes / max(work, 1e-6), 3)
+            rate = round(_HALF * workers / max(work, 1e-6), 3)
             self._say(f"offering {rate:g} requests a second: half of the predicted capacity")
         if load.model == "closed" and not users:
-            users = lanes
+            users = workers
         limit = float(service.info["limits"]["max_timeout_ms"]) / 1000
         return Plan(
             address=service.client.address,

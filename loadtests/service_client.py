@@ -35,7 +35,7 @@ class ServiceClient:
     def info(self) -> dict[str, Any]:
         """What the service says of itself; refused when it is not ready or not ours."""
         found = self._json("GET", "/info")
-        if not isinstance(found.get("engine"), dict) or "lanes" not in found:
+        if not isinstance(found.get("engine"), dict) or "workers" not in found:
             raise ServiceClientError(f"{self.address} answers, but it is not a Longdoc service")
         return found
 

@@ -146,7 +146,7 @@ class InternalFault(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The model is still being checked, or a lane has died."""
+    """The model is still being checked, or a worker has died."""
 
     def __init__(self, detail: str, retry_after: float = 1.0) -> None:
         super().__init__(detail)

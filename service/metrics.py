@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from service.engines.base import EngineInfo
 from service.output import dropped_lines
 from service.pipeline import Answer
-from service.scheduling.scheduler import Run
+from service.scheduling.scheduler import BatchRun
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -72,7 +72,7 @@ class Metrics:
         self.batch_size = self._histogram(
             "batch_size", "Documents in one run", (1, 2, 4, 8, 16, 32)
         )
-        self.lent = self._counter("lent_runs", "Runs of a long document on all idle cores")
+        self.all_cores = self._counter("all_core_runs", "Runs of a document on every core")
         self.padding = self._counter("padding_tokens", "Tokens of padding that were run")
         self.rejected = self._counter("rejected_requests", "Requests refused with 429")
         self.truncated = self._counter("truncated_documents", "Documents whose end was not read")
@@ -131,12 +131,12 @@ class Metrics:
         self.tokenize_seconds.observe(answer.tokenize)
         return tokens
 
-    def observe_run(self, run: Run) -> None:
+    def observe_run(self, run: BatchRun) -> None:
         """Count one run of the engine."""
         self.infer_seconds.observe(run.seconds)
         self.batch_size.observe(len(run.tokens))
-        if run.lent:
-            self.lent.inc()
+        if run.all_cores:
+            self.all_cores.inc()
         if len(run.tokens) > 1:
             self.padding.inc(len(run.tokens) * max(run.tokens) - sum(run.tokens))
         for wait in run.waits:

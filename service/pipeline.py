@@ -23,8 +23,8 @@ from pydantic import Field
 
 from service.engines.base import Floats
 from service.errors import DeadlinePassed, Draining, InvalidRequest, Overloaded
-from service.scheduling.queue import Piece, Step, Ticket
-from service.scheduling.scheduler import Done, Scheduler
+from service.scheduling.queue import Call, Caller, Inference
+from service.scheduling.scheduler import JobResult, Scheduler
 from service.text.evidence import cut_passages, weigh
 from service.text.merge import Result, WindowOutput, merge
 from service.text.tokenizer import Overflow, Reader, Reading, Window
@@ -88,10 +88,10 @@ class Document:
     """
 
     def __init__(
-        self, pipeline: Pipeline, text: str, options: Options, ticket: Ticket, ahead: float
+        self, pipeline: Pipeline, text: str, options: Options, caller: Caller, ahead: float
     ) -> None:
         self.pipeline, self.text, self.options = pipeline, text, options
-        self.ticket, self.ahead = ticket, ahead
+        self.caller, self.ahead = caller, ahead
         self.future: Future[Result] = Future()
         self.reading: Reading | None = None
         self.read_span: _Span = (0.0, 0.0)
@@ -114,10 +114,10 @@ class Document:
             except Exception as error:  # whatever it was, the caller must know
                 self._fail(error)
             return ended
-        step = Step(self.ticket, reader.seconds(self.text), self.ahead, self._read, work)
-        self._queued[-1] = step.future
-        self.pipeline.scheduler.submit(step)
-        step.future.add_done_callback(self._has_read)
+        call = Call(self.caller, reader.seconds(self.text), self.ahead, self._read, work)
+        self._queued[-1] = call.future
+        self.pipeline.scheduler.submit(call)
+        call.future.add_done_callback(self._has_read)
         return ended
 
     def _read(self) -> None:
@@ -133,10 +133,10 @@ class Document:
         for _ in range(min(len(reading.windows), self.pipeline.at_once)):
             self._queue_next(reading)
 
-    def _has_read(self, step: Future[Any]) -> None:
-        if step.cancelled():  # the scheduler is closed
+    def _has_read(self, call: Future[Any]) -> None:
+        if call.cancelled():  # the scheduler is closed
             self.future.cancel()
-        elif (error := step.exception()) is not None:
+        elif (error := call.exception()) is not None:
             self._fail(error)
 
     def _queue_next(self, reading: Reading) -> None:
@@ -146,17 +146,17 @@ class Document:
                 return
             index, window = self._waiting.popleft()
             cost = self.pipeline.scheduler.cost
-            piece = Piece(
-                self.ticket,
+            job = Inference(
+                self.caller,
                 cost.seconds(len(window)),
                 self.ahead + (cost.seconds(window.start) if window.start else 0.0),
                 ids=reading.ids[window.start : window.end],
                 contributions=self._passages is not None,
                 finish=functools.partial(self._keep, reading, window),
             )
-            self._queued[index] = piece.future
-        self.pipeline.scheduler.submit(piece)
-        piece.future.add_done_callback(functools.partial(self._has_run, reading, index, piece))
+            self._queued[index] = job.future
+        self.pipeline.scheduler.submit(job)
+        job.future.add_done_callback(functools.partial(self._has_run, reading, index, job))
 
     def _keep(
         self, reading: Reading, window: Window, logits: Floats, contributions: Floats | None
@@ -168,7 +168,7 @@ class Document:
             shares = weigh(self._passages, ends, contributions)
         return WindowOutput(logits.copy(), shares)
 
-    def _has_run(self, reading: Reading, index: int, piece: Piece, ended: Future[Any]) -> None:
+    def _has_run(self, reading: Reading, index: int, job: Inference, ended: Future[Any]) -> None:
         """Note a window's output; the last one merges all of them."""
         if ended.cancelled():
             self.future.cancel()
@@ -177,8 +177,8 @@ class Document:
         if error is not None:
             self._fail(error)
             return
-        done: Done = ended.result()
-        started = piece.submitted + done.queued
+        done: JobResult = ended.result()
+        started = job.submitted + done.queued
         with self._lock:
             nobody_waits = self._settled
             self._queued.pop(index, None)
@@ -187,7 +187,7 @@ class Document:
             all_have_run = len(self.run_spans) == len(self._outputs)
         self.pipeline.look_for_room()
         if nobody_waits:
-            self.pipeline.observe_wasted(piece.tokens)
+            self.pipeline.observe_wasted(job.tokens)
         elif all_have_run:
             self._merge(reading)
         else:
@@ -254,13 +254,13 @@ class Pipeline:
     @property
     def at_once(self) -> int:
         """How many texts of a request, or windows of a text, are queued at once."""
-        return _AT_ONCE * self.scheduler.policy.lanes
+        return _AT_ONCE * self.scheduler.policy.workers
 
     async def classify(
         self, texts: Sequence[str], options: Options, *, bulk: bool = False
     ) -> Answer:
         """Classify texts within the time allowed, or raise what stopped it."""
-        ticket = Ticket(time.monotonic(), bulk)
+        caller = Caller(time.monotonic(), bulk)
         works = [self._work(self.reader.guess(text)) for text in texts]
         total = sum(works)
         deadline = asyncio.timeout(options.timeout)
@@ -274,7 +274,7 @@ class Pipeline:
                 try:
                     ahead = itertools.accumulate(works, initial=0.0)
                     documents = [
-                        Document(self, text, options, ticket, before)
+                        Document(self, text, options, caller, before)
                         for text, before in zip(texts, ahead, strict=False)
                     ]
                     results = await self._run(documents, works)
@@ -284,7 +284,7 @@ class Pipeline:
             if deadline.expired():
                 raise DeadlinePassed(options.timeout) from None
             raise
-        return _answer(results, documents, ticket.arrival)
+        return _answer(results, documents, caller.arrival)
 
     async def _run(self, documents: Sequence[Document], works: Sequence[float]) -> list[Result]:
         """Run a few documents at a time; when one fails or the caller leaves, drop the rest."""
@@ -318,16 +318,16 @@ class Pipeline:
 
     async def estimate(self, texts: Sequence[str], timeout: float) -> Forecast:
         """What classifying the texts would take, without running them."""
-        ticket = Ticket(time.monotonic())
+        caller = Caller(time.monotonic())
         try:
             async with asyncio.timeout(timeout):
-                estimates = [await self._estimate(text, ticket) for text in texts]
+                estimates = [await self._estimate(text, caller) for text in texts]
         except TimeoutError:
             raise DeadlinePassed(timeout) from None
         heaviest = max(estimate.seconds for estimate in estimates)
         policy, admission = self.scheduler.policy, self.scheduler.admission
         wait = admission.expected_wait(heaviest)
-        spread = sum(estimate.seconds for estimate in estimates) / policy.lanes
+        spread = sum(estimate.seconds for estimate in estimates) / policy.workers
         per_window = max(e.seconds / e.windows for e in estimates)
         return Forecast(
             estimates,
@@ -336,11 +336,11 @@ class Pipeline:
             would_be_admitted=wait <= policy.queue_seconds,
         )
 
-    async def _estimate(self, text: str, ticket: Ticket) -> Estimate:
-        step = Step(ticket, self.reader.seconds(text), 0.0, lambda: self.reader.read(text))
-        self.scheduler.submit(step)
-        step.future.add_done_callback(lambda _: self.look_for_room())
-        reading: Reading = (await asyncio.wrap_future(step.future)).value
+    async def _estimate(self, text: str, caller: Caller) -> Estimate:
+        call = Call(caller, self.reader.seconds(text), 0.0, lambda: self.reader.read(text))
+        self.scheduler.submit(call)
+        call.future.add_done_callback(lambda _: self.look_for_room())
+        reading: Reading = (await asyncio.wrap_future(call.future)).value
         longest = max(len(window) for window in reading.windows)
         return Estimate(
             tokens=reading.total,
@@ -353,7 +353,7 @@ class Pipeline:
         """Refuse what there is no room or no time for."""
         self.scheduler.admission.admit(max(works), options.timeout)
         if self._promised and len(works) > 1:
-            finish = (self._promised + sum(works)) / self.scheduler.policy.lanes
+            finish = (self._promised + sum(works)) / self.scheduler.policy.workers
             if finish > options.timeout:
                 raise Overloaded(retry_after=finish - options.timeout)
 

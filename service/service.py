@@ -118,7 +118,7 @@ class Service:
         if self.is_leaving:
             raise self._draining()
         if not self.running.scheduler.healthy():
-            raise NotReady("a lane has died or the last run failed")
+            raise NotReady("a worker has died or the last run failed")
 
     def check_draining(self) -> None:
         """Raise when nothing new is taken any more."""
@@ -159,7 +159,7 @@ class Service:
         holder.held_bytes = 0
 
     def close(self) -> None:
-        """End the lanes; a run that does not end within a second is left behind."""
+        """End the workers; a run that does not end within a second is left behind."""
         self.has_begun.set()
         self.parsing.close()
         if self._starter is not None:

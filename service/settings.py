@@ -14,7 +14,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from models.bundle import ROOT
 from models.errors import ConfigError
@@ -40,6 +40,9 @@ def _setting(
 class Settings:
     """What a deployment chooses. None stands for `auto` where a field allows it."""
 
+    max_texts: ClassVar[int] = 1000  # in one request
+    max_timeout_ms: ClassVar[int] = 600_000  # that a request may name
+
     bundle: str = _setting("elife-nystromformer", "bundle to serve: a name or a folder")
     attention: str | None = _setting(
         None,
@@ -56,85 +59,45 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
     port: int = _setting(8000, "port to listen on; 0 picks a free one", low=0, high=65535)
-    lanes: int | None = _setting(
+    workers: int | None = _setting(
         None,
         "documents that run at once, one thread each",
         low=1,
         high=1024,
         auto="one per usable core; one on a GPU",
     )
-    long_lanes: int | None = _setting(
+    long_workers: int | None = _setting(
         None,
-        "further lanes for long documents; 0 runs all documents on `lanes`",
+        "further workers, of lower priority, for long documents; 0 runs all on `workers`",
         low=0,
         high=1024,
-        auto="as many as `lanes`; none on a GPU",
+        auto="as many as `workers`; none on a GPU",
     )
-    long_seconds: float = _setting(
-        0.1, "predicted work from which a document is long", low=0, high=3600
-    )
-    long_nice: int = _setting(
-        16, "by how much the long lanes' thread priority is lowered", low=0, high=19
-    )
-    long_wait_seconds: float = _setting(
-        0.3,
-        "how long short documents may hold up a long one before it gets half of the cores",
+    short_first_share: float = _setting(
+        0.5,
+        "share of documents, the shortest ones, that go before the others when several wait; with "
+        "0, all are served in order of arrival",
         low=0,
-        high=3600,
-    )
-    overtake_seconds: float = _setting(
-        4.0,
-        "ageing: how long newer, shorter documents may pass one that is longer than usual; less in "
-        "proportion for shorter ones",
-        low=0,
-        high=3600,
-    )
-    list_delay: float = _setting(
-        10.0,
-        "a request's further documents count as if each came this many times the work before it "
-        "later",
-        low=0,
-        high=1e6,
+        high=1,
     )
     queue_seconds: float = _setting(
         3.0, "predicted wait above which requests get 429", low=0.01, high=3600
     )
-    group_size: int = _setting(8, "most documents in one run; 1 never groups", low=1, high=1024)
-    group_tokens: int | None = _setting(
-        None,
-        "most tokens, padding included, in one run of several documents",
-        low=1,
-        high=1 << 24,
-        auto="1,024 on a CPU, which its caches still hold; 16,384 on a GPU",
+    max_batch_size: int = _setting(
+        8, "most documents in one run; 1 runs each alone", low=1, high=1024
     )
-    group_below: int | None = _setting(
-        None,
-        "only documents of at most this many tokens share a run",
-        low=0,
-        high=1 << 20,
-        auto="measured at start: where sharing is faster",
-    )
-    tokens_in_flight: int | None = _setting(
+    max_running_tokens: int | None = _setting(
         None,
         "most tokens in all runs at once, which bounds memory",
         low=1,
         high=1 << 30,
-        auto="the model's limit for each lane",
-    )
-    keep_memory_seconds: float = _setting(
-        2.0,
-        "how long the memory that documents of 8,192 tokens or more took is kept for the next",
-        low=0,
-        high=86_400,
+        auto="the model's limit for each worker",
     )
     window_overlap: int = _setting(
         256, "tokens that neighbouring windows of a long document share", low=0, high=1 << 20
     )
     timeout_ms: int = _setting(
-        30_000, "time for an answer when the request names none", low=1, high=3_600_000
-    )
-    max_timeout_ms: int = _setting(
-        600_000, "longest time that a request may name", low=1, high=3_600_000
+        30_000, "time for an answer when the request names none", low=1, high=600_000
     )
     max_body_bytes: int = _setting(
         8 << 20, "largest body, and largest after unpacking", low=1024, high=1 << 30
@@ -145,7 +108,6 @@ class Settings:
         low=1024,
         high=1 << 40,
     )
-    max_texts: int = _setting(1000, "most texts in one request", low=1, high=1_000_000)
     body_seconds: float = _setting(
         15.0, "time for a request's head, and again for its body, to arrive", low=0.1, high=3600
     )
@@ -162,18 +124,10 @@ class Settings:
         (), "keys that callers must send, separated by commas; none: open to all", secret=True
     )
     log_format: str = _setting("text", "form of the log lines", choices=("text", "json"))
-    log_level: str = _setting(
-        "info", "least important lines to log", choices=("debug", "info", "warning", "error")
-    )
 
     def __post_init__(self) -> None:
         for about in fields(self):
             _check(about, getattr(self, about.name))
-        if self.timeout_ms > self.max_timeout_ms:
-            raise ConfigError(
-                f"timeout_ms ({self.timeout_ms}) must not exceed max_timeout_ms "
-                f"({self.max_timeout_ms})"
-            )
 
 
 def read_settings(

@@ -28,9 +28,9 @@ from service.settings import Settings, read_settings
 if TYPE_CHECKING:
     from service.pipeline import Options, Pipeline
 
-_SETTINGS = ("bundle", "attention", "bundles", "engine", "device", "precision", "lanes")
+_SETTINGS = ("bundle", "attention", "bundles", "engine", "device", "precision", "workers")
 _MOST_BYTES = 64 << 20  # of one file
-_IN_FLIGHT = 4  # documents under way at once, for each lane
+_IN_FLIGHT = 4  # documents under way at once, for each worker
 _NO_TIMEOUT = 7 * 24 * 3600.0
 _MANY = 32  # documents that are worth finding out what makes them faster: 0.2 s
 _NAME_WIDTH = 40
@@ -145,7 +145,7 @@ def _run_on_ray(
         source,
         args.out,
         address=args.ray or None,
-        workers=settings.lanes or 1,
+        workers=settings.workers or 1,
         open_pipeline=functools.partial(_open_pipeline, settings),
         classify=functools.partial(_result, options=options),
     ).run()
@@ -157,7 +157,7 @@ def _run_on_ray(
 def _open_pipeline(settings: Settings, workers: int) -> Pipeline:
     from service.startup.deployment import load_deployment  # noqa: PLC0415
 
-    settings = replace(settings, lanes=workers)
+    settings = replace(settings, workers=workers)
     running = load_deployment(settings).start(settings, lambda _: None)
     running.pipeline.reader.speed_up()
     running.share_runs()
@@ -235,7 +235,7 @@ async def _in_order(
     pipeline: Pipeline, sources: list[_Source], options: Options
 ) -> AsyncIterator[dict[str, Any]]:
     """Classify a few at a time; yield in the order given."""
-    most = _IN_FLIGHT * pipeline.scheduler.policy.lanes
+    most = _IN_FLIGHT * pipeline.scheduler.policy.workers
     tasks: list[asyncio.Task[dict[str, Any]]] = []
     for source in sources:
         tasks.append(asyncio.create_task(_classify(pipeline, source, options)))

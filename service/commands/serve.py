@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from service.service import Service
 
 # How long a thread may keep the interpreter while another wants it: the event loop must not
-# wait for lanes, nor lanes for each other, when documents take only a few milliseconds.
+# wait for workers, nor workers for each other, when documents take only a few milliseconds.
 SWITCH_SECONDS = 0.0005
 _COLLECT_AFTER = (10_000, 20, 20)  # objects, then rounds
 
@@ -41,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it."""
     if args.ray is not None:
         return _serve_on_ray(args)
-    # The lanes are the parallelism: numpy's own threads would only spin, from its import on.
+    # The workers are the parallelism: numpy's own threads would only spin, from its import on.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.disable()  # until all is loaded: the collector would go through it again and again
     settings = read_settings(vars(args))
     from service import logs, output  # noqa: PLC0415 - wrong settings are told before anything loads
 
     output.detach()
-    logs.configure(settings.log_format, settings.log_level)
+    logs.configure(settings.log_format)
     for sentence in unknown_variables():
         logs.service.warning(sentence)
     from service.http.listening import bind  # noqa: PLC0415

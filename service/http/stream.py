@@ -39,7 +39,7 @@ from service.service import Service
 
 MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 
-_IN_FLIGHT = 4  # lines under way at once, for each lane
+_IN_FLIGHT = 4  # lines under way at once, for each worker
 _BLANK = re.compile(rb"[ \t\n\r\f\v]*")
 
 router = APIRouter()
@@ -95,7 +95,7 @@ class _Stream:
     def __init__(self, request: RequestContext, service: Service) -> None:
         self._request, self._service = request, service
         self._limit = service.settings.max_body_bytes
-        self._most = _IN_FLIGHT * service.running.scheduler.policy.lanes
+        self._most = _IN_FLIGHT * service.running.scheduler.policy.workers
         self._coming = _Line()
         self._held: set[_Line] = set()
 

@@ -34,11 +34,11 @@ class Admission:
             return self._short_wait
         fast, long = self._state.short.backlog, self._state.long.backlog
         taken_by_short = min(fast, long * (1 / self._state.policy.long_share - 1))
-        return self.slowdown * (long + taken_by_short) / self._state.policy.long_lanes
+        return self.slowdown * (long + taken_by_short) / self._state.policy.long_workers
 
     @property
     def _short_wait(self) -> float:
-        return self.slowdown * self._state.short.backlog / self._state.policy.lanes
+        return self.slowdown * self._state.short.backlog / self._state.policy.workers
 
     @property
     def slowdown(self) -> float:

@@ -1,6 +1,6 @@
 """The cost model: seconds of one core that a document of so many tokens takes.
 
-Fitted at warm-up, corrected by every run since. It decides which lanes a document goes to,
+Fitted at warm-up, corrected by every run since. It decides whether a document is long,
 whether a request is admitted, what `Retry-After` says and what `/estimate` answers.
 """
 

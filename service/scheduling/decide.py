@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.scheduling.queue import Job, Piece
+from service.scheduling.queue import Inference, Job
 from service.scheduling.state import Batch, PriorityClass, State, WorkerState
 
 _SCAN = 64  # waiting jobs that are considered for a batch
@@ -34,7 +34,7 @@ def worker_to_wake(state: State, serves: PriorityClass) -> WorkerState | None:
 def has_room(state: State, job: Job) -> bool:
     """Whether the memory of the runs under way leaves room for one more; one alone always runs."""
     running = state.tokens_running
-    return running == 0 or running + job.tokens <= state.policy.tokens_running
+    return running == 0 or running + job.tokens <= state.policy.max_running_tokens
 
 
 def batch_with(state: State, serves: PriorityClass, head: Job) -> tuple[Job, ...]:
@@ -43,24 +43,28 @@ def batch_with(state: State, serves: PriorityClass, head: Job) -> tuple[Job, ...
     No more than this worker's share of those that wait: the others want work, too.
     """
     policy = state.policy
-    if not isinstance(head, Piece) or head.tokens > policy.group_below or len(serves.queue) == 1:
+    if (
+        not isinstance(head, Inference)
+        or head.tokens > policy.batch_below
+        or len(serves.queue) == 1
+    ):
         return (head,)
     candidates = [
         job
         for job in serves.queue.first(_SCAN)
-        if isinstance(job, Piece)
+        if isinstance(job, Inference)
         and job is not head
-        and job.tokens <= policy.group_below
+        and job.tokens <= policy.batch_below
         and job.contributions == head.contributions
     ]
-    most = min(policy.group_size, -(-(1 + len(candidates)) // policy.lanes))
+    most = min(policy.max_batch_size, -(-(1 + len(candidates)) // policy.workers))
     batch: list[Job] = [head]
     longest = head.tokens
     for job in candidates:
         if len(batch) >= most:
             break
         longest_with = max(longest, job.tokens)
-        fits = longest_with * (len(batch) + 1) <= policy.group_tokens
+        fits = longest_with * (len(batch) + 1) <= policy.max_batch_tokens
         if fits and batching_pays(state, [*batch, job]):
             batch.append(job)
             longest = longest_with
@@ -71,7 +75,7 @@ def batching_pays(state: State, batch: Sequence[Job]) -> bool:
     """Whether sharing a run saves at least twice what padding costs."""
     longest = state.cost.seconds(max(job.tokens for job in batch))
     padding = sum(longest - state.cost.seconds(job.tokens) for job in batch)
-    return 2 * padding <= state.policy.group_saving * (len(batch) - 1)
+    return 2 * padding <= state.policy.batch_saving * (len(batch) - 1)
 
 
 def lends_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now: float) -> bool:
@@ -83,8 +87,8 @@ def lends_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now:
     others = _running(state, long)
     lasting = sum(other.until > now + brief for other in _running(state, short))
     alone = len(long.queue) == len(jobs) and all(other.until <= now + brief for other in others)
-    idle = short.backlog <= brief * state.policy.lanes
-    return alone and idle and 2 * (1 + lasting) <= state.policy.lanes
+    idle = short.backlog <= brief * state.policy.workers
+    return alone and idle and 2 * (1 + lasting) <= state.policy.workers
 
 
 def _running(state: State, serves: PriorityClass) -> list[WorkerState]:

@@ -11,29 +11,30 @@ _NICE_STEP = 1.25  # how much less of a core one step of niceness gets (Linux)
 class Policy:
     """How the scheduler decides. Times are in seconds.
 
-    lanes           threads for short documents
-    long_lanes      further threads for long documents; 0 sends everything to `lanes`
-    nice            by how much every lane stands below the event loop; 0 where it cannot
-    long_nice       by how much the long lanes stand below the others; 0 where they cannot
-    cores           where the lanes stay, one of either kind on each; none: they move freely
-    long_work       predicted work from which a document counts as long, when the lanes start
-    short_first_share  share of documents, the shortest ones, that go before the others
-    overtake        how long newer, shorter documents may pass one that is none of those
-    list_delay      how many times the work before it later a request's next document counts
-    bulk_yield      how long bulk work lets newer interactive work pass
-    queue_seconds   predicted wait above which requests are refused
-    group_size      most documents in one run
-    group_tokens    most tokens, padding included, in one run of several documents
-    group_below     documents of more tokens than this run alone
-    group_saving    what each further document in a run saves; half of it may go into padding
-    tokens_running  most tokens in all runs at once
-    keep_memory     how long lanes keep the memory of large runs after the last of them
+    workers              threads for short documents
+    long_workers         further threads for long documents; 0 sends everything to `workers`
+    niceness             by how much workers stand below the event loop; 0 where they cannot
+    long_niceness        by how much those for long documents stand below the others
+    cores                where workers stay, one of either kind on each; none: they move freely
+    long_work            predicted work from which a document counts as long
+    short_first_share    share of documents, the shortest ones, that go before the others
+    overtake             how long newer, shorter documents may pass one that is none of those
+    list_delay           how much later a request's next document counts as having come, as a
+                         multiple of the work before it
+    bulk_yield           how much later bulk work counts as having come
+    queue_seconds        predicted wait above which requests are refused
+    max_batch_size       most documents in one run
+    max_batch_tokens     most tokens, padding included, in one run of several documents
+    batch_below          documents of more tokens than this run alone
+    batch_saving         what each further document in a run saves; half of it may go into padding
+    max_running_tokens   most tokens in all runs at once
+    keep_memory_seconds  how long the memory of large runs is kept after the last of them
     """
 
-    lanes: int = 1
-    long_lanes: int = 1
-    nice: int = 0
-    long_nice: int = 5
+    workers: int = 1
+    long_workers: int = 1
+    niceness: int = 0
+    long_niceness: int = 5
     cores: tuple[int, ...] = ()
     long_work: float = 0.1
     short_first_share: float = 0.5
@@ -41,15 +42,15 @@ class Policy:
     list_delay: float = 10.0
     bulk_yield: float = 5.0
     queue_seconds: float = 3.0
-    group_size: int = 8
-    group_tokens: int = 4096
-    group_below: int = 0
-    group_saving: float = 0.0
-    tokens_running: int = 131_072
-    keep_memory: float = 2.0
+    max_batch_size: int = 8
+    max_batch_tokens: int = 4096
+    batch_below: int = 0
+    batch_saving: float = 0.0
+    max_running_tokens: int = 131_072
+    keep_memory_seconds: float = 2.0
 
     @property
     def long_share(self) -> float:
-        """Share of a core that a long lane keeps while every fast lane is busy."""
-        weight = _NICE_STEP**-self.long_nice
+        """Share of a core that a long document keeps while short ones want all cores."""
+        weight = _NICE_STEP**-self.long_niceness
         return weight / (1 + weight)

@@ -1,7 +1,7 @@
 """What the scheduler runs, and the queue that orders it.
 
-A ticket stands for one request. Its jobs are either steps (a call that runs on a worker, such as
-tokenizing) or pieces (token ids for the engine, which may share a batch with others).
+Jobs are either calls (a function to run on a worker, such as tokenizing) or inferences (token ids
+for the engine, which may share a batch with others).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ALIKE = 1.05  # documents at most so much longer than others count as equally l
 
 
 @dataclass(frozen=True)
-class Ticket:
-    """One request: when it came, and whether it is bulk work."""
+class Caller:
+    """A request that asks for jobs: when it came, and whether it is bulk work."""
 
     arrival: float
     bulk: bool = False
@@ -38,17 +38,16 @@ class Job:
     """One unit that a worker runs without a break; `future` gets its result.
 
     work     predicted seconds of one core
-    ahead    work that the same ticket asked for before it: documents of one request queue one
+    ahead    work that the same caller asked for before it: documents of one request queue one
              behind the other, so that a long list does not hold up another caller's single one
     future   cancel it to drop the job while it waits
     """
 
-    ticket: Ticket
+    caller: Caller
     work: float
     ahead: float
     future: Future[Any] = field(default_factory=Future, init=False)
     submitted: float = field(default=0.0, init=False)
-    waited: float = field(default=0.0, init=False)
 
     @property
     def tokens(self) -> int:
@@ -57,23 +56,22 @@ class Job:
 
 
 @dataclass(eq=False)
-class Step(Job):
-    """A call to run on a worker; the future gets what it returns.
+class Call(Job):
+    """A function to run on a worker; the future gets what it returns.
 
-    When that is a piece, the piece is queued in the step's place, and the future gets the
-    piece's result: a document is tokenized and then run without a detour. `follows` is that
-    piece's predicted work.
+    `follows` is the predicted work of the inferences that it will submit: it counts as backlog
+    until the call has ended.
     """
 
-    call: Callable[[], Any]
+    function: Callable[[], Any]
     follows: float = 0.0
 
 
 @dataclass(eq=False)
-class Piece(Job):
+class Inference(Job):
     """Token ids to run through the engine; the future gets what `finish` makes of the output.
 
-    `finish` takes the piece's logits (labels,) and contributions (n, labels) or None, and runs
+    `finish` takes the document's logits (labels,) and contributions (n, labels) or None, and runs
     on the worker, so that the event loop never works on arrays.
     """
 
@@ -113,10 +111,10 @@ class JobQueue:
     def push(self, job: Job) -> None:
         """Add a job."""
         policy = self._policy
-        due = job.ticket.arrival + policy.list_delay * job.ahead
-        if job.ticket.bulk:
+        due = job.caller.arrival + policy.list_delay * job.ahead
+        if job.caller.bulk:
             due += policy.bulk_yield
-        if isinstance(job, Piece):
+        if isinstance(job, Inference):
             self._learn(job.tokens)
             if job.tokens > self._longest_short:
                 due += policy.overtake

@@ -21,11 +21,11 @@ from service.scheduling.cores import lower_priority, stay_on_core
 from service.scheduling.cost import CostModel
 from service.scheduling.decide import next_batch, worker_to_wake
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Job, Piece, Step
+from service.scheduling.queue import Call, Inference, Job
 from service.scheduling.state import Batch, PriorityClass, State
-from service.scheduling.workers import Done, Run, Session, Worker, run_step
+from service.scheduling.workers import BatchRun, JobResult, Session, Worker, run_call
 
-__all__ = ["Done", "Run", "Scheduler"]
+__all__ = ["BatchRun", "JobResult", "Scheduler"]
 
 
 class Scheduler:
@@ -39,7 +39,7 @@ class Scheduler:
         *,
         clock: Clock | None = None,
         work_clock: Callable[[], float] = time.thread_time,
-        observe: Callable[[Run], None] = lambda _: None,
+        observe: Callable[[BatchRun], None] = lambda _: None,
     ) -> None:
         self.cost = cost
         self._clock = clock or Clock()
@@ -54,7 +54,7 @@ class Scheduler:
         self._workers = [
             Worker(
                 state,
-                policy.nice + (policy.long_nice if state.serves is self._state.long else 0),
+                policy.niceness + (policy.long_niceness if state.serves is self._state.long else 0),
                 session,
                 self._clock.alarm(self._lock),
             )
@@ -70,7 +70,7 @@ class Scheduler:
     # For callers.
 
     def submit(self, job: Job) -> None:
-        """Queue a job; its future gets a `Done` or an error."""
+        """Queue a job; its future gets a `JobResult` or an error."""
         job.submitted = self._clock.now()
         with self._lock:
             closed = self._closed
@@ -98,7 +98,7 @@ class Scheduler:
         with self._lock:
             if batch_below is not None:
                 self._state.policy = replace(
-                    self._state.policy, group_below=batch_below, group_saving=batch_saving
+                    self._state.policy, batch_below=batch_below, batch_saving=batch_saving
                 )
             if all_cores is not None:
                 self._all_cores, self._state.lends_cores = Session(all_cores), True
@@ -140,7 +140,7 @@ class Scheduler:
         return {session.engine for session in sessions}
 
     @property
-    def lent_threads(self) -> int:
+    def all_cores_threads(self) -> int:
         """Threads that a long document gets when it is alone; 0 when it always gets one."""
         return 0 if self._all_cores is None else self._all_cores.engine.info.threads
 
@@ -183,7 +183,10 @@ class Scheduler:
                 now = self._clock.now()
                 batch = next_batch(self._state, worker.state, now)
                 if batch is not None:
-                    jobs = tuple(job for job in batch.jobs if _claim(job))
+                    # False for a job whose caller has just left.
+                    jobs = tuple(
+                        job for job in batch.jobs if job.future.set_running_or_notify_cancel()
+                    )
                     for job in batch.jobs:
                         if job not in jobs:
                             self._state.drop(job)
@@ -207,47 +210,45 @@ class Scheduler:
 
     def _task_of(self, worker: Worker, batch: Batch, now: float) -> Callable[[], None]:
         first = batch.jobs[0]
-        if isinstance(first, Step):
-            return partial(self._run_step, worker, first)
+        if isinstance(first, Call):
+            return partial(self._run_call, worker, first)
         lent = self._all_cores if batch.all_cores else None
         session = lent or worker.session
         release = session.take_release(now)
         return partial(self._run_batch, worker, batch, session, release_memory=release)
 
-    def _run_step(self, worker: Worker, step: Step) -> None:
+    def _run_call(self, worker: Worker, call: Call) -> None:
         worker.deliver()
-        follows = run_step(step, self._clock)
+        run_call(call, self._clock)
         with self._lock:
-            self._state.finish(worker.state, [step])
-        if follows is not None:
-            self.submit(follows)
+            self._state.finish(worker.state, [call])
 
     def _run_batch(
         self, worker: Worker, batch: Batch, session: Session, *, release_memory: bool
     ) -> None:
-        pieces = [job for job in batch.jobs if isinstance(job, Piece)]
+        jobs = [job for job in batch.jobs if isinstance(job, Inference)]
         ran = worker.run(
-            session.engine, pieces, self._clock, self._work_clock, release_memory=release_memory
+            session.engine, jobs, self._clock, self._work_clock, release_memory=release_memory
         )
         self._last_run_failed = ran.error is not None
-        if ran.error is None and len(pieces) == 1 and not batch.all_cores:
-            self.cost.observe(pieces[0].tokens, ran.work)
+        if ran.error is None and len(jobs) == 1 and not batch.all_cores:
+            self.cost.observe(jobs[0].tokens, ran.work)
         with self._lock:
             if ran.error is None and worker.state.serves is self._state.short:
                 self.admission.learn_pace(ran.seconds, ran.work)
-            session.ran(batch.tokens, self._clock.now() + self.policy.keep_memory)
+            session.ran(batch.tokens, self._clock.now() + self.policy.keep_memory_seconds)
             self._state.finish(worker.state, batch.jobs)
             self._wake_for_room()
         if ran.error is not None:
-            for piece in pieces:
-                piece.future.set_exception(ran.error)
+            for job in jobs:
+                job.future.set_exception(ran.error)
             return
-        waits = tuple(piece.waited + ran.started - piece.submitted for piece in pieces)
-        tokens = tuple(piece.tokens for piece in pieces)
-        self._observe(Run(tokens, ran.seconds, waits, batch.all_cores))
+        waits = tuple(ran.started - job.submitted for job in jobs)
+        tokens = tuple(job.tokens for job in jobs)
+        self._observe(BatchRun(tokens, ran.seconds, waits, batch.all_cores))
         worker.pending += [
-            (piece.future, Done(value, wait, ran.seconds))
-            for piece, value, wait in zip(pieces, ran.values, waits, strict=True)
+            (job.future, JobResult(value, wait, ran.seconds))
+            for job, value, wait in zip(jobs, ran.values, waits, strict=True)
         ]
 
     def _keeps_memory(self, worker: Worker) -> list[Session]:
@@ -277,16 +278,6 @@ class Scheduler:
         with self._lock:
             self._state.drop(job)
             self._wake_for_room()
-
-
-def _claim(job: Job) -> bool:
-    """Take a job for running; false when its caller has just left.
-
-    A step's future stays open to cancellation: the piece that may follow can still be dropped.
-    """
-    if isinstance(job, Step):
-        return not job.future.cancelled()
-    return job.future.set_running_or_notify_cancel()
 
 
 def _release_memory(session: Session) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from service.scheduling.cost import CostModel
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Job, JobQueue, Piece, Step
+from service.scheduling.queue import Call, Inference, Job, JobQueue
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class WorkerState:
 
 @dataclass(eq=False)
 class _Counted:
-    """Where a job's predicted work is counted: its own, and that of the piece that follows it."""
+    """Where a job's predicted work is counted: its own, and of what follows it."""
 
     serves: PriorityClass
     shares: list[tuple[PriorityClass, float]] = field(default_factory=list)
@@ -69,8 +69,8 @@ class State:
 
     def __init__(self, policy: Policy, cost: CostModel) -> None:
         self.policy, self.cost = policy, cost
-        self.short = PriorityClass(policy, policy.lanes)
-        self.long = PriorityClass(policy, policy.long_lanes)
+        self.short = PriorityClass(policy, policy.workers)
+        self.long = PriorityClass(policy, policy.long_workers)
         cores: tuple[int | None, ...] = policy.cores or (None,)
         places = [
             (serves, cores[index % len(cores)])
@@ -100,7 +100,7 @@ class State:
         """Whether a document of so much predicted work belongs to the long ones."""
         unknown = math.isinf(self.long_tokens)
         border = self.policy.long_work if unknown else self.cost.seconds(self.long_tokens)
-        return self.policy.long_lanes > 0 and work >= border
+        return self.policy.long_workers > 0 and work >= border
 
     def class_of(self, work: float) -> PriorityClass:
         """The class of a document of so much predicted work."""
@@ -108,11 +108,11 @@ class State:
 
     def add(self, job: Job) -> PriorityClass:
         """Queue a job; the class that it joins."""
-        # A step holds the interpreter for long stretches: on a worker of low priority, which the
+        # A call holds the interpreter for long stretches: on a worker of low priority, which the
         # system may stop at any moment, it would hold up the event loop and every other worker.
-        serves = self.class_of(job.work) if isinstance(job, Piece) else self.short
+        serves = self.class_of(job.work) if isinstance(job, Inference) else self.short
         counted = self._jobs[job] = _Counted(serves, [(serves, job.work)])
-        if isinstance(job, Step):
+        if isinstance(job, Call):
             counted.shares.append((self.class_of(job.follows), job.follows))
         for share, work in counted.shares:
             share.backlog += work

@@ -13,7 +13,7 @@ import numpy as np
 from service.clock import Clock
 from service.engines.base import Engine, Ids
 from service.errors import OutOfMemory
-from service.scheduling.queue import Piece, Step
+from service.scheduling.queue import Call, Inference
 from service.scheduling.state import WorkerState
 
 _LARGE = 8192  # tokens of a run that leaves much memory behind
@@ -21,7 +21,7 @@ _ONE_TOKEN, _ONE = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Done:
+class JobResult:
     """A job's result with the seconds it waited and ran."""
 
     value: Any
@@ -30,13 +30,13 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Run:
+class BatchRun:
     """One run of the engine, for the metrics."""
 
     tokens: tuple[int, ...]
     seconds: float
     waits: tuple[float, ...]
-    lent: bool = False
+    all_cores: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,33 +103,33 @@ class Worker:
     def run(
         self,
         engine: Engine,
-        pieces: Sequence[Piece],
+        jobs: Sequence[Inference],
         clock: Clock,
         work_clock: Callable[[], float],
         *,
         release_memory: bool,
     ) -> Ran:
-        """Run pieces as one batch, delivering earlier results first."""
+        """Run documents as one batch, delivering earlier results first."""
         started = clock.now()
         try:
-            ids, lengths = padded(pieces)
+            ids, lengths = padded(jobs)
             self.deliver()
             started, work_before = clock.now(), work_clock()
             output = engine.run(
                 ids,
                 lengths,
-                contributions=pieces[0].contributions,
+                contributions=jobs[0].contributions,
                 release_memory=release_memory,
             )
             work = work_clock() - work_before
             values = [
-                piece.finish(
+                job.finish(
                     output.logits[row],
                     None
                     if output.contributions is None
-                    else output.contributions[row, : piece.tokens],
+                    else output.contributions[row, : job.tokens],
                 )
-                for row, piece in enumerate(pieces)
+                for row, job in enumerate(jobs)
             ]
         except MemoryError:
             return Ran([], started, error=OutOfMemory())
@@ -138,30 +138,26 @@ class Worker:
         return Ran(values, started, clock.now() - started, work)
 
 
-def run_step(step: Step, clock: Clock) -> Piece | None:
-    """Make the call and answer it, or return the piece that is to answer it."""
+def run_call(call: Call, clock: Clock) -> None:
+    """Run a function and answer with what it returns or raises."""
     started = clock.now()
-    step.waited += started - step.submitted
     try:
-        value = step.call()
+        value = call.function()
+    except MemoryError:
+        call.future.set_exception(OutOfMemory())
     except BaseException as error:  # whatever it was, the caller must get it
-        if step.future.set_running_or_notify_cancel():
-            step.future.set_exception(OutOfMemory() if isinstance(error, MemoryError) else error)
-        return None
-    if isinstance(value, Piece):
-        value.future, value.waited = step.future, step.waited
-        return value
-    if step.future.set_running_or_notify_cancel():
-        step.future.set_result(Done(value, step.waited, clock.now() - started))
-    return None
+        call.future.set_exception(error)
+    else:
+        waited = started - call.submitted
+        call.future.set_result(JobResult(value, waited, clock.now() - started))
 
 
-def padded(pieces: Sequence[Piece]) -> tuple[Ids, Ids]:
-    """The pieces' ids (batch, n), padded with zeros to the longest, and their lengths (batch,)."""
-    lengths = np.array([piece.tokens for piece in pieces], dtype=np.int64)
-    if len(pieces) == 1:
-        return pieces[0].ids[None], lengths
-    ids = np.zeros((len(pieces), lengths.max()), dtype=np.int64)
-    for row, piece in zip(ids, pieces, strict=True):
-        row[: piece.tokens] = piece.ids
+def padded(jobs: Sequence[Inference]) -> tuple[Ids, Ids]:
+    """Documents' ids (batch, n), padded with zeros to the longest, and their lengths (batch,)."""
+    lengths = np.array([job.tokens for job in jobs], dtype=np.int64)
+    if len(jobs) == 1:
+        return jobs[0].ids[None], lengths
+    ids = np.zeros((len(jobs), lengths.max()), dtype=np.int64)
+    for row, job in zip(ids, jobs, strict=True):
+        row[: job.tokens] = job.ids
     return ids, lengths

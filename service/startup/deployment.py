@@ -18,7 +18,7 @@ from service.logs import service as log
 from service.pipeline import Pipeline
 from service.scheduling.cores import can_lower_priority, lower_priority, own_cores, usable_cores
 from service.scheduling.policy import Policy
-from service.scheduling.scheduler import Run, Scheduler
+from service.scheduling.scheduler import BatchRun, Scheduler
 from service.settings import Settings
 from service.startup.selection import choose_engine, find_bundle
 from service.startup.selftest import (
@@ -31,9 +31,10 @@ from service.startup.selftest import (
 )
 from service.text.tokenizer import Reader
 
-_GROUP_TOKENS, _GROUP_TOKENS_ON_GPU = 1024, 16_384
+_BATCH_TOKENS, _BATCH_TOKENS_ON_GPU = 1024, 16_384  # a core's caches hold no more
 _LONG_CANARY = 40 * CANARY  # some 2,000 tokens: enough for several threads to share
-_BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered and refused while every lane is busy
+_BELOW_THE_EVENT_LOOP = 3  # niceness: requests are answered while every worker is busy
+_LONG_BELOW_SHORT = 5  # niceness: a quarter of a core is left to a long document
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A model that is loaded and not yet checked; `start` checks it and opens the lanes."""
+    """A model that is loaded and not yet checked; `start` checks it and starts the workers."""
 
     model: Model
     engine: Engine
     tokenizer: Tokenizer
     factory: EngineFactory | None = None  # opens further engines; None: all workers share one
 
-    def start(self, settings: Settings, observe: Callable[[Run], None]) -> Running:
-        """Run the self-test, fit the cost model, start the lanes."""
+    def start(self, settings: Settings, observe: Callable[[BatchRun], None]) -> Running:
+        """Run the self-test, fit the cost model, start the workers."""
         reader = Reader(self.tokenizer, self.model.max_tokens, settings.window_overlap)
         canary = reader.read(CANARY, "truncate").ids
         clock = work_clock(self.engine)
@@ -78,7 +79,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Running:
-    """A deployment whose self-test is done and whose lanes run."""
+    """A deployment whose self-test is done and whose workers run."""
 
     deployment: Deployment
     settings: Settings
@@ -99,7 +100,7 @@ class Running:
         The two workers of a core share it: taking turns, they find its weights where the other
         left them.
         """
-        factory, further = self.deployment.factory, self.scheduler.policy.lanes - 1
+        factory, further = self.deployment.factory, self.scheduler.policy.workers - 1
         if factory is not None and further:
             opened = [factory.open(threads=1, own_memory=True) for _ in range(further)]
             self.scheduler.adopt(engines=opened)
@@ -110,8 +111,6 @@ class Running:
             return
         engine, model = self.deployment.engine, self.deployment.model
         below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
-        if self.settings.group_below is not None:
-            below = self.settings.group_below
         self.scheduler.adopt(batch_below=below, batch_saving=saving)
 
     def lend_cores(self) -> None:
@@ -121,11 +120,11 @@ class Running:
         their priority from the calling thread, which is lowered and should have nothing else to do.
         """
         policy, factory = self.scheduler.policy, self.deployment.factory
-        if factory is None or policy.lanes < 2 or not policy.long_lanes:
+        if factory is None or policy.workers < 2 or not policy.long_workers:
             return
-        if policy.nice + policy.long_nice:
-            lower_priority(policy.nice + policy.long_nice)
-        wide = factory.open(threads=policy.lanes, own_memory=False)
+        if policy.niceness + policy.long_niceness:
+            lower_priority(policy.niceness + policy.long_niceness)
+        wide = factory.open(threads=policy.workers, own_memory=False)
         ids = self.pipeline.reader.read(_LONG_CANARY, "truncate").ids
         difference = difference_between(self.deployment.engine, wide, ids)
         if difference <= TOLERANCE:
@@ -139,7 +138,7 @@ class Running:
             )
 
     def close(self, timeout: float | None = None) -> bool:
-        """End the lanes and give the engine's memory back; false when a run did not end in time."""
+        """End the workers and close the engines; false when a run did not end in time."""
         ended = self.scheduler.close(timeout)
         if ended:
             for engine in self.scheduler.engines:
@@ -188,32 +187,27 @@ def choose_policy(settings: Settings, deployment: Deployment, *, batching: bool)
     cores = 1 if on_gpu else usable_cores()
     prioritised = can_lower_priority() and not on_gpu
     spare = 0 if on_gpu else (cores if prioritised else max(1, cores - 1))
-    long_lanes = spare if settings.long_lanes is None else settings.long_lanes
-    lanes = settings.lanes
-    if lanes is None:
-        lanes = cores if prioritised or on_gpu else max(1, cores - long_lanes)
+    long_workers = spare if settings.long_workers is None else settings.long_workers
+    workers = settings.workers
+    if workers is None:
+        workers = cores if prioritised or on_gpu else max(1, cores - long_workers)
     return Policy(
-        lanes=lanes,
-        long_lanes=long_lanes,
-        nice=_BELOW_THE_EVENT_LOOP if prioritised else 0,
-        long_nice=settings.long_nice if prioritised else 0,
-        cores=own_cores() if prioritised and lanes == cores else (),
-        long_work=settings.long_seconds,
-        long_wait=settings.long_wait_seconds,
-        overtake=settings.overtake_seconds,
-        list_delay=settings.list_delay,
+        workers=workers,
+        long_workers=long_workers,
+        niceness=_BELOW_THE_EVENT_LOOP if prioritised else 0,
+        long_niceness=_LONG_BELOW_SHORT if prioritised else 0,
+        cores=own_cores() if prioritised and workers == cores else (),
+        short_first_share=settings.short_first_share,
         queue_seconds=settings.queue_seconds,
-        group_size=settings.group_size,
-        group_tokens=settings.group_tokens or (_GROUP_TOKENS_ON_GPU if on_gpu else _GROUP_TOKENS),
-        group_below=(settings.group_below or 0) if batching else 0,
-        tokens_running=settings.tokens_in_flight
-        or (lanes + long_lanes) * deployment.model.max_tokens,
-        keep_memory=settings.keep_memory_seconds,
+        max_batch_size=settings.max_batch_size if batching else 1,
+        max_batch_tokens=_BATCH_TOKENS_ON_GPU if on_gpu else _BATCH_TOKENS,
+        max_running_tokens=settings.max_running_tokens
+        or (workers + long_workers) * deployment.model.max_tokens,
     )
 
 
 def work_clock(engine: Engine) -> Callable[[], float]:
-    """What measures a run's work: the lane's own processor time where the lane does it all."""
+    """What measures a run's work: the worker's own processor time where that does it all."""
     own_thread = engine.info.device == "cpu" and engine.info.engine != "fake"
     return time.thread_time if own_thread else time.perf_counter
 

@@ -21,7 +21,7 @@ from service.text.fast_bpe import Encode, fast_encoder
 Overflow = Literal["window", "truncate", "error"]
 Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
 
-# The lanes are the parallelism: a tokenizer that starts threads of its own would take cores
+# The workers are the parallelism: a tokenizer that starts threads of its own would take cores
 # from them behind the scheduler's back.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 

@@ -72,7 +72,7 @@ def _answers_and_ends(target: Target, *, kept: bool = False) -> None:
             assert answer.status_code == 200
     # What the start still had to do once it had announced itself is done.
     if len(os.sched_getaffinity(0)) > 1:
-        wait_until(lambda: '"lent_threads":0' not in httpx.get(target.url + "/info").text)
+        wait_until(lambda: '"all_cores_threads":0' not in httpx.get(target.url + "/info").text)
     # The lines of a pipe are kept for a while, for it may still be read.
     assert target.metrics()["longdoc_dropped_log_lines_total"] > 0 or kept
     target.process.send_signal(signal.SIGTERM)

@@ -314,7 +314,7 @@ def test_a_caller_who_leaves_in_the_middle_of_the_body(served: Served) -> None:
 def test_a_caller_who_leaves_while_waiting_has_its_work_dropped() -> None:
     gate = threading.Event()
     engine = FakeEngine(len(LABELS))
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0, group_size=1) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0, max_batch_size=1) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(10))
         body = json.dumps({"input": "stay " * 7}).encode()
         head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()

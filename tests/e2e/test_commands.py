@@ -201,7 +201,7 @@ def test_logs_are_json_lines_without_the_text(bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "sentence"),
     [
-        (["--lanes", "0"], {}, "--lanes must be a whole number from 1"),
+        (["--workers", "0"], {}, "--workers must be a whole number from 1"),
         (["--engine", "tensorrt"], {}, "--engine must be one of auto, onnxruntime, torch"),
         ([], {"LONGDOC_GROUP_SIZE": "x"}, "LONGDOC_GROUP_SIZE must be a whole number from 1"),
         ([], {"LONGDOC_API_KEYS": "short"}, "LONGDOC_API_KEYS must be keys of at least 8"),

@@ -18,7 +18,12 @@ import pytest
 from service.engines.fake import FakeEngine
 from tests.support.serving import LABELS, Served, fake_deployment, serving, wait_until
 
-ONE_LANE: dict[str, Any] = {"lanes": 1, "long_lanes": 0, "queue_seconds": 0.02, "group_size": 1}
+ONE_WORKER: dict[str, Any] = {
+    "workers": 1,
+    "long_workers": 0,
+    "queue_seconds": 0.02,
+    "max_batch_size": 1,
+}
 TEXT = "word " * 50
 
 
@@ -41,7 +46,7 @@ def full_queue(headers: dict[str, str] | None = None, **settings: Any) -> Iterat
     """Fill a queue of little room with requests that wait for the gate."""
     gate = threading.Event()
     engine = FakeEngine(len(LABELS), seconds=lambda _batch, n: 0.0005 * n)
-    with serving(fake_deployment(engine), **ONE_LANE, **settings) as served:
+    with serving(fake_deployment(engine), **ONE_WORKER, **settings) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(120))
         engine.runs.clear()
         scheduler = served.service.running.scheduler

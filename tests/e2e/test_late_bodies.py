@@ -26,7 +26,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def served(engine: FakeEngine) -> Iterator[Served]:
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0, group_size=1) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0, max_batch_size=1) as served:
         yield served
 
 

@@ -73,7 +73,7 @@ def records(store: Store) -> list[tuple[LoadTest, Requests]]:
 def test_refusals_are_counted_as_the_service_counts_them(store: Store, tmp_path: Path) -> None:
     slow = FakeEngine(len(LABELS), lambda batch, _n: 0.05 * batch)
     report = tmp_path / "report.html"
-    with serving(fake_deployment(slow), lanes=1, long_lanes=0, queue_seconds=0.3) as served:
+    with serving(fake_deployment(slow), workers=1, long_workers=0, queue_seconds=0.3) as served:
         code, out, err = load(
             store, served.url, "--rate", "60", "--seconds", "3", "--warm-up", "1",
             "--lengths", "20", "--mix", "interactive=4,evidence=1,v2=1,batch=1",

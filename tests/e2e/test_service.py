@@ -322,11 +322,11 @@ class LeakyEngine(FakeEngine):
 
 
 def test_an_engine_that_depends_on_the_batch_is_found_out_and_runs_alone() -> None:
-    with serving(fake_deployment(LeakyEngine(len(LABELS))), group_below=1000) as served:
+    with serving(fake_deployment(LeakyEngine(len(LABELS)))) as served:
         info = served.get("/info").json()
         assert info["self_test"]["largest_difference"] > 1e-4
         assert info["self_test"]["batching"] is False
-        assert info["lanes"]["group_below_tokens"] == 0
+        assert info["workers"]["group_below_tokens"] == 0
         engine = served.service.deployment.engine
         assert isinstance(engine, LeakyEngine)
         engine.runs.clear()
@@ -337,7 +337,7 @@ def test_an_engine_that_depends_on_the_batch_is_found_out_and_runs_alone() -> No
 def test_the_deadline_drops_queued_work() -> None:
     gate = threading.Event()
     engine = FakeEngine(len(LABELS))
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(20))
         engine.runs.clear()
         with ThreadPoolExecutor(1) as pool:
@@ -354,7 +354,12 @@ def test_the_deadline_drops_queued_work() -> None:
 def test_a_full_queue_refuses_honestly_and_recovers() -> None:
     gate = threading.Event()
     engine = FakeEngine(len(LABELS), seconds=lambda _batch, n: 0.0005 * n)
-    policy: dict[str, Any] = {"lanes": 1, "long_lanes": 0, "queue_seconds": 0.2, "group_size": 1}
+    policy: dict[str, Any] = {
+        "workers": 1,
+        "long_workers": 0,
+        "queue_seconds": 0.2,
+        "max_batch_size": 1,
+    }
     text = "word " * 50
     with serving(fake_deployment(engine), **policy) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(20))

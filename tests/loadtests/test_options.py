@@ -54,9 +54,9 @@ def test_a_sweep_starts_a_service_for_each_attention_and_length(bundles: Path) -
 def test_engines_precisions_and_rates_multiply(bundles: Path) -> None:
     found = request("--bundles", str(bundles), "--attention", "linear,performer", "--dataset",
                     "imdb", "--engine", "onnxruntime,torch", "--precision", "fp32,int8",
-                    "--rate", "5,10,20", "--set", "lanes=1")  # fmt: skip
+                    "--rate", "5,10,20", "--set", "workers=1")  # fmt: skip
     assert found.points == 2 * 2 * 2 * 3
-    assert found.deployments[0].settings["lanes"] == "1"
+    assert found.deployments[0].settings["workers"] == "1"
     assert "queue_seconds" not in found.deployments[0].settings
     assert {d.title for d in found.deployments} >= {"linear onnxruntime", "performer torch int8"}
 
@@ -104,7 +104,7 @@ def test_a_key_is_read_from_a_file(tmp_path: Path) -> None:
         (["--bundle", "nowhere"], "no bundle 'nowhere'"),
         (["--bundles", "nowhere"], "no bundles in"),
         (["--dataset", "nowhere"], "no bundle of 'nowhere'"),
-        (["--set", "lanes"], "is no setting"),
+        (["--set", "workers"], "is no setting"),
         (["--set", "port=1"], "an option of its own"),
         (["--worker-of", "host:x"], "HOST:PORT"),
     ],

@@ -15,16 +15,16 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def test_flags_win_over_the_environment_and_that_over_defaults() -> None:
-    environ = {"LONGDOC_PORT": "9000", "LONGDOC_LANES": "3"}
-    settings = read_settings({"port": "9001", "lanes": None}, environ)
-    assert (settings.port, settings.lanes, settings.group_size) == (9001, 3, 8)
+    environ = {"LONGDOC_PORT": "9000", "LONGDOC_WORKERS": "3"}
+    settings = read_settings({"port": "9001", "workers": None}, environ)
+    assert (settings.port, settings.workers, settings.max_batch_size) == (9001, 3, 8)
 
 
 def test_auto_and_lists() -> None:
     settings = read_settings(
-        {}, {"LONGDOC_LANES": "auto", "LONGDOC_API_KEYS": "key-number-1, key-2222"}
+        {}, {"LONGDOC_WORKERS": "auto", "LONGDOC_API_KEYS": "key-number-1, key-2222"}
     )
-    assert settings.lanes is None
+    assert settings.workers is None
     assert settings.api_keys == ("key-number-1", "key-2222")
 
 
@@ -35,7 +35,7 @@ def test_auto_and_lists() -> None:
         ("port", "-1"),
         ("port", ""),
         ("port", "auto"),
-        ("lanes", "1.5"),
+        ("workers", "1.5"),
         ("queue_seconds", "nan"),
         ("queue_seconds", "inf"),
         ("queue_seconds", "0"),
@@ -54,14 +54,9 @@ def test_a_wrong_value_is_told_with_what_is_allowed(name: str, value: str) -> No
         assert value not in str(error.value)
 
 
-def test_settings_that_do_not_fit_together() -> None:
-    with pytest.raises(ConfigError, match="must not exceed max_timeout_ms"):
-        Settings(timeout_ms=10_000, max_timeout_ms=5000)
-
-
 def test_a_wrong_value_from_code_is_told_too() -> None:
-    with pytest.raises(ConfigError, match="lanes must be a whole number from 1 to 1,024, or auto"):
-        Settings(lanes=0)
+    with pytest.raises(ConfigError, match="workers must be a whole number from 1 to 1,024"):
+        Settings(workers=0)
     with pytest.raises(ConfigError, match="port must be"):
         Settings(port=True)
 

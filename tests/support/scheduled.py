@@ -15,12 +15,12 @@ from service.engines.fake import FakeEngine
 from service.scheduling.cost import CostModel
 from service.scheduling.decide import next_batch
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Job, Piece, Ticket
-from service.scheduling.scheduler import Run, Scheduler
+from service.scheduling.queue import Caller, Inference, Job
+from service.scheduling.scheduler import BatchRun, Scheduler
 from service.scheduling.state import State
 
 SECONDS_A_TOKEN = 1e-3
-ONE_WORKER = Policy(lanes=1, long_lanes=1, long_nice=0, long_work=1.0, queue_seconds=100.0)
+ONE_WORKER = Policy(workers=1, long_workers=1, long_niceness=0, long_work=1.0, queue_seconds=100.0)
 
 
 def cost_model() -> CostModel:
@@ -33,14 +33,16 @@ def state_of(policy: Policy = ONE_WORKER) -> State:
     return State(policy, cost_model())
 
 
-def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float = 0.0) -> Piece:
-    """A piece of so many tokens whose result is its logits."""
+def document(
+    tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float = 0.0
+) -> Inference:
+    """A document of so many tokens whose result is its logits."""
 
     def finish(logits: Floats, contributions: Floats | None) -> Any:
         return logits.copy(), contributions
 
-    return Piece(
-        Ticket(arrival, bulk),
+    return Inference(
+        Caller(arrival, bulk),
         tokens * SECONDS_A_TOKEN,
         ahead,
         ids=np.arange(tokens, dtype=np.int64),
@@ -51,7 +53,7 @@ def piece(tokens: int, *, arrival: float = 0.0, bulk: bool = False, ahead: float
 
 def lengths_in_order(state: State, waiting: list[Job], worker: int = 0) -> list[list[int]]:
     """Occupy a worker, queue jobs, let it run them all; the lengths of each batch."""
-    first = piece(900)
+    first = document(900)
     state.add(first)
     one = state.workers[worker]
     batch = next_batch(state, one, 0.0)
@@ -75,7 +77,7 @@ class Running:
 
     def __init__(self, engine: FakeEngine, scheduler: Scheduler, clock: VirtualClock) -> None:
         self.engine, self.scheduler, self.clock = engine, scheduler, clock
-        self.workers = scheduler.policy.lanes + scheduler.policy.long_lanes
+        self.workers = scheduler.policy.workers + scheduler.policy.long_workers
         self.settle()
 
     def settle(self) -> None:
@@ -109,7 +111,7 @@ class Running:
 @contextmanager
 def running(
     policy: Policy = ONE_WORKER,
-    observe: Callable[[Run], None] = lambda _: None,
+    observe: Callable[[BatchRun], None] = lambda _: None,
     engine: Callable[[Clock], FakeEngine] | None = None,
 ) -> Iterator[Running]:
     """A scheduler whose runs take a millisecond a token of virtual time; closed at the end."""

@@ -7,6 +7,7 @@ threads are held up, so what the scheduler says can be compared with what the mo
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from service.clock import Clock
 from service.engines.base import Ids, Output
 from service.engines.fake import FakeEngine
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Job, Piece, Step, Ticket
+from service.scheduling.queue import Call, Caller, Inference, Job
 from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, Running, running
 
 ROOM = 3000  # tokens of all runs at once
@@ -30,15 +31,15 @@ PLAIN = replace(
     overtake=2.0,
     list_delay=10.0,
     bulk_yield=5.0,
-    tokens_running=ROOM,
-    keep_memory=1.0,
+    max_running_tokens=ROOM,
+    keep_memory_seconds=1.0,
 )
 POLICIES = {
     "one worker of each class": PLAIN,
     "two of each, and batches": replace(
-        PLAIN, lanes=2, long_lanes=2, group_below=300, group_saving=0.05
+        PLAIN, workers=2, long_workers=2, batch_below=300, batch_saving=0.05
     ),
-    "short and long together": replace(PLAIN, lanes=2, long_lanes=0),
+    "short and long together": replace(PLAIN, workers=2, long_workers=0),
 }
 
 
@@ -51,7 +52,7 @@ class Known:
     arrival: float
     bulk: bool
     ahead: float
-    tokens: int  # 0 for a call that ends without a piece
+    tokens: int  # 0 for a call that ends without a document
     work: float
     long: bool
     in_call: bool
@@ -128,44 +129,44 @@ class SchedulerMachine(RuleBasedStateMachine):
         """A document comes, read already or to be read by a call."""
         number, now = len(self.known) + 1, self.test.clock.now()
         work = tokens * SECONDS_A_TOKEN
-        ticket = Ticket(now, bulk)
-        piece = Piece(
-            ticket,
+        caller = Caller(now, bulk)
+        document = Inference(
+            caller,
             work,
             ahead,
             ids=np.full(tokens, number),
             contributions=False,
             finish=lambda logits, _: logits.copy(),
         )
-        job: Job = piece
+        job: Job = document
         if in_call:
 
-            def call() -> Piece:
+            def read() -> None:
                 self.calls.append(number)
-                known.in_call = False
+                known.in_call, known.job = False, document
                 known.passed = self._is_passed(known)
-                return piece
+                self.test.scheduler.submit(document)
+                document.future.add_done_callback(lambda _: self._settle(known))
 
-            job = Step(ticket, 0.001, ahead, call=call, follows=work)
+            job = Call(caller, 0.001, ahead, function=read, follows=work)
         until = None if deadline is None else now + deadline
-        long = self.policy.long_lanes > 0 and tokens >= 1000
+        long = self.policy.long_workers > 0 and tokens >= 1000
         known = Known(number, job, now, bulk, ahead, tokens, work, long, in_call, until)
         known.passed = not in_call and self._is_passed(known)
         self._submit(known)
 
     @rule(kind=st.sampled_from(["answers", "fails"]))
     def arrive_call(self, kind: str) -> None:
-        """A call comes that no piece follows."""
+        """A call comes that no document follows."""
         number, now = len(self.known) + 1, self.test.clock.now()
 
         def call() -> int:
             self.calls.append(number)
-            known.started = True
             if kind == "fails":
                 raise ValueError("a document that cannot be read")
             return number
 
-        job = Step(Ticket(now), 0.001, 0.0, call=call)
+        job = Call(Caller(now), 0.001, 0.0, function=call)
         known = Known(number, job, now, False, 0.0, 0, 0.001, False, True)
         self._submit(known)
 
@@ -251,7 +252,13 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _submit(self, known: Known) -> None:
         self.known.append(known)
         self.test.scheduler.submit(known.job)
-        known.job.future.add_done_callback(lambda _: self._settle(known))
+        job = known.job
+
+        def ended(_: Future[Any]) -> None:
+            if known.job is job:  # else the document that was read settles it
+                self._settle(known)
+
+        job.future.add_done_callback(ended)
         self._look(submitted=known)
 
     def _settle(self, known: Known) -> None:

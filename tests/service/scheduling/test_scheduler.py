@@ -13,13 +13,13 @@ import pytest
 from service.engines.base import Floats
 from service.engines.fake import FakeEngine
 from service.scheduling.cores import own_cores
-from service.scheduling.queue import Step, Ticket
-from service.scheduling.scheduler import Done
-from service.scheduling.workers import Run
-from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, piece, running
+from service.scheduling.queue import Call, Caller
+from service.scheduling.scheduler import JobResult
+from service.scheduling.workers import BatchRun
+from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, document, running
 
-BATCHING = replace(ONE_WORKER, group_below=200, group_saving=4.1 * SECONDS_A_TOKEN)
-TWO_CORES = replace(ONE_WORKER, lanes=2, long_lanes=2, long_work=0.5)
+BATCHING = replace(ONE_WORKER, batch_below=200, batch_saving=4.1 * SECONDS_A_TOKEN)
+TWO_CORES = replace(ONE_WORKER, workers=2, long_workers=2, long_work=0.5)
 
 
 def alone(tokens: int) -> Floats:
@@ -27,19 +27,19 @@ def alone(tokens: int) -> Floats:
     return logits
 
 
-def test_a_piece_gets_its_own_answer_and_its_times() -> None:
+def test_a_document_gets_its_own_answer_and_its_times() -> None:
     with running() as test:
-        first, second = piece(700), piece(300)
+        first, second = document(700), document(300)
         test.submit(first, second)
         test.finish(first, second)
-        done: Done = second.future.result()
+        done: JobResult = second.future.result()
     np.testing.assert_array_equal(done.value[0], alone(300))
     assert done.queued == pytest.approx(0.7)
     assert done.ran == pytest.approx(0.3)
 
 
 def test_jobs_run_in_the_order_that_is_decided() -> None:
-    jobs = [piece(n, arrival=0.0 if n == 900 else float(n)) for n in (900, 300, 20, 100, 50)]
+    jobs = [document(n, arrival=0.0 if n == 900 else float(n)) for n in (900, 300, 20, 100, 50)]
     with running() as test:
         test.submit(*jobs)
         test.finish(*jobs)
@@ -48,13 +48,13 @@ def test_jobs_run_in_the_order_that_is_decided() -> None:
 
 def test_long_documents_do_not_hold_up_short_ones() -> None:
     with running() as test:
-        test.submit(piece(2000), piece(2000), piece(10))
+        test.submit(document(2000), document(2000), document(10))
         assert test.engine.runs == [[2000], [10]]
 
 
 def test_a_batch_member_gets_the_answer_it_gets_alone() -> None:
-    seen: list[Run] = []
-    jobs = [piece(150), piece(30), piece(31)]
+    seen: list[BatchRun] = []
+    jobs = [document(150), document(30), document(31)]
     with running(BATCHING, seen.append) as test:
         test.submit(*jobs)
         test.finish(*jobs)
@@ -65,7 +65,7 @@ def test_a_batch_member_gets_the_answer_it_gets_alone() -> None:
 
 
 def test_a_result_is_there_before_the_next_run_ends() -> None:
-    first, second = piece(10), piece(20)
+    first, second = document(10), document(20)
     with running() as test:
         test.submit(first, second)
         test.advance(0.01)
@@ -75,8 +75,8 @@ def test_a_result_is_there_before_the_next_run_ends() -> None:
 
 def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:
     with running() as test:
-        gone, stays = piece(50), piece(60)
-        test.submit(piece(1), gone, stays)
+        gone, stays = document(50), document(60)
+        test.submit(document(1), gone, stays)
         before = test.scheduler.backlog
         assert gone.future.cancel()
         assert test.scheduler.backlog == pytest.approx(before - 0.05)
@@ -85,7 +85,7 @@ def test_cancelled_work_is_dropped_and_no_longer_counted() -> None:
 
 
 def test_a_failed_batch_fails_each_of_its_waiters_and_the_worker_goes_on() -> None:
-    jobs = [piece(1), piece(30), piece(31)]
+    jobs = [document(1), document(30), document(31)]
     with running(BATCHING) as test:
         test.engine.fail = RuntimeError("the engine broke")
         test.submit(*jobs)
@@ -96,7 +96,7 @@ def test_a_failed_batch_fails_each_of_its_waiters_and_the_worker_goes_on() -> No
         assert test.engine.runs == [[1], [30, 31]]
         assert not test.scheduler.healthy()
         test.engine.fail = None
-        after = piece(5)
+        after = document(5)
         test.submit(after)
         test.finish(after)
         assert test.scheduler.healthy()
@@ -104,8 +104,8 @@ def test_a_failed_batch_fails_each_of_its_waiters_and_the_worker_goes_on() -> No
 
 
 def test_a_call_runs_on_a_worker_and_its_error_reaches_the_waiter() -> None:
-    good = Step(Ticket(0.0), 0.01, 0.0, call=lambda: threading.current_thread().name)
-    bad = Step(Ticket(0.0), 0.01, 0.0, call=lambda: 1 // 0)
+    good = Call(Caller(0.0), 0.01, 0.0, function=lambda: threading.current_thread().name)
+    bad = Call(Caller(0.0), 0.01, 0.0, function=lambda: 1 // 0)
     with running() as test:
         test.submit(good, bad)
         assert good.future.result().value == "worker-0"
@@ -114,36 +114,27 @@ def test_a_call_runs_on_a_worker_and_its_error_reaches_the_waiter() -> None:
 
 
 def test_calls_for_long_documents_run_on_workers_for_short_ones() -> None:
-    step = Step(Ticket(0.0), 50.0, 0.0, call=lambda: threading.current_thread().name)
+    call = Call(Caller(0.0), 50.0, 0.0, function=lambda: threading.current_thread().name)
     with running() as test:
-        test.submit(step)
-        assert step.future.result().value == "worker-0"
+        test.submit(call)
+        assert call.future.result().value == "worker-0"
 
 
-def test_a_call_that_gives_a_piece_is_answered_by_the_piece() -> None:
-    step = Step(Ticket(0.0), 0.01, 0.0, call=lambda: piece(7))
+def test_a_call_may_submit_what_follows_it() -> None:
+    follows = document(7)
     with running() as test:
-        test.submit(step)
-        test.finish(step)
-        np.testing.assert_array_equal(step.future.result().value[0], alone(7))
-        assert test.scheduler.depth == 0
-
-
-def test_a_piece_that_follows_a_call_can_still_be_dropped() -> None:
-    with running(replace(ONE_WORKER, lanes=2, tokens_running=100)) as test:
-        occupying = piece(100)  # all the tokens that may run
-        step = Step(Ticket(0.0), 0.001, 0.0, call=lambda: piece(50))
-        test.submit(occupying, step)
-        assert test.scheduler.backlog == pytest.approx(0.15)
-        assert step.future.cancel()
-        assert test.scheduler.backlog == pytest.approx(0.1)
-        test.finish(occupying)
-        assert test.engine.runs == [[100]]
+        call = Call(
+            Caller(0.0), 0.01, 0.0, function=lambda: test.scheduler.submit(follows), follows=0.007
+        )
+        test.submit(call)
+        test.finish(call, follows)
+        np.testing.assert_array_equal(follows.future.result().value[0], alone(7))
+        assert (test.scheduler.depth, test.scheduler.backlog) == (0, 0.0)
 
 
 def test_workers_that_waited_for_room_go_on_when_there_is_some() -> None:
-    jobs = [piece(100) for _ in range(4)]
-    with running(replace(ONE_WORKER, lanes=4, tokens_running=250)) as test:
+    jobs = [document(100) for _ in range(4)]
+    with running(replace(ONE_WORKER, workers=4, max_running_tokens=250)) as test:
         test.submit(*jobs)
         assert test.engine.runs == [[100], [100]]
         test.advance(0.1)
@@ -153,16 +144,16 @@ def test_workers_that_waited_for_room_go_on_when_there_is_some() -> None:
 @pytest.mark.skipif(not own_cores(), reason="the system does not tell which cores there are")
 def test_workers_stay_on_their_cores() -> None:
     core = own_cores()[-1]
-    step = Step(
-        Ticket(0.0), 0.01, 0.0, call=lambda: os.sched_getaffinity(threading.get_native_id())
+    call = Call(
+        Caller(0.0), 0.01, 0.0, function=lambda: os.sched_getaffinity(threading.get_native_id())
     )
     with running(replace(ONE_WORKER, cores=(core,))) as test:
-        test.submit(step)
-        assert step.future.result().value == {core}
+        test.submit(call)
+        assert call.future.result().value == {core}
 
 
 def test_closing_drops_what_waits_and_finishes_what_runs() -> None:
-    runs, waits, late = piece(10), piece(20), piece(30)
+    runs, waits, late = document(10), document(20), document(30)
     with running() as test:
         test.submit(runs, waits)
         assert not test.scheduler.close(0.01)
@@ -181,13 +172,13 @@ def test_closing_drops_what_waits_and_finishes_what_runs() -> None:
 
 
 def test_batches_of_a_length_found_out_later() -> None:
-    jobs = [piece(150), piece(30), piece(31)]
-    with running(replace(BATCHING, group_below=0)) as test:
-        test.scheduler.adopt(batch_below=200, batch_saving=BATCHING.group_saving)
+    jobs = [document(150), document(30), document(31)]
+    with running(replace(BATCHING, batch_below=0)) as test:
+        test.scheduler.adopt(batch_below=200, batch_saving=BATCHING.batch_saving)
         test.submit(*jobs)
         test.finish(*jobs)
         assert test.engine.runs == [[150], [30, 31]]
-        assert test.scheduler.policy.group_below == 200
+        assert test.scheduler.policy.batch_below == 200
 
 
 def test_each_core_has_an_engine_that_its_two_workers_share() -> None:
@@ -195,7 +186,7 @@ def test_each_core_has_an_engine_that_its_two_workers_share() -> None:
         other = FakeEngine(seconds=test.engine.seconds, clock=test.clock)
         test.scheduler.adopt(engines=[other])
         assert test.scheduler.engines == {test.engine, other}
-        jobs = [piece(tokens) for tokens in (600, 610, 10, 11)]
+        jobs = [document(tokens) for tokens in (600, 610, 10, 11)]
         test.submit(*jobs)
         for engine in (test.engine, other):
             assert sorted(length // 100 for (length,) in engine.runs) == [0, 6]
@@ -203,20 +194,20 @@ def test_each_core_has_an_engine_that_its_two_workers_share() -> None:
 
 
 def test_a_long_document_that_is_alone_gets_all_cores() -> None:
-    seen: list[Run] = []
+    seen: list[BatchRun] = []
     with running(TWO_CORES, seen.append) as test:
         wide = FakeEngine(threads=2, clock=test.clock)
         test.scheduler.adopt(all_cores=wide)
-        assert test.scheduler.lent_threads == 2
+        assert test.scheduler.all_cores_threads == 2
         before = test.scheduler.cost.coefficients
         for _ in range(150):
-            job = piece(600)
+            job = document(600)
             test.submit(job)
             assert job.future.done()
-        short = piece(10)
+        short = document(10)
         test.submit(short)
         test.finish(short)
         assert wide.runs == [[600]] * 150
         assert test.engine.runs == [[10]]
         assert test.scheduler.cost.coefficients == before  # which is of a single core
-    assert [run.lent for run in seen] == [True] * 150 + [False]
+    assert [run.all_cores for run in seen] == [True] * 150 + [False]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from service.scheduling.queue import Step, Ticket
+from service.scheduling.queue import Call, Caller
 from service.scheduling.state import Batch
-from tests.support.scheduled import ONE_WORKER, piece, state_of
+from tests.support.scheduled import ONE_WORKER, document, state_of
 
 
 def test_a_job_is_counted_in_its_class_until_it_is_done() -> None:
     state = state_of()
-    short, long = piece(10), piece(2000)
+    short, long = document(10), document(2000)
     for job in (short, long):
         state.add(job)
     assert (state.short.backlog, state.long.backlog) == pytest.approx((0.01, 2.0))
@@ -25,7 +25,7 @@ def test_a_job_is_counted_in_its_class_until_it_is_done() -> None:
 
 def test_a_job_that_is_dropped_twice_is_counted_once() -> None:
     state = state_of()
-    gone, stays = piece(50), piece(60)
+    gone, stays = document(50), document(60)
     state.add(gone)
     state.add(stays)
     state.drop(gone)
@@ -36,16 +36,16 @@ def test_a_job_that_is_dropped_twice_is_counted_once() -> None:
 
 def test_a_step_counts_what_follows_it() -> None:
     state = state_of()
-    step = Step(Ticket(0.0), 0.001, 0.0, call=lambda: None, follows=2.0)
-    assert state.add(step) is state.short
+    call = Call(Caller(0.0), 0.001, 0.0, function=lambda: None, follows=2.0)
+    assert state.add(call) is state.short
     assert (state.short.backlog, state.long.backlog) == pytest.approx((0.001, 2.0))
-    state.drop(step)
+    state.drop(call)
     assert state.backlog == 0.0
 
 
 def test_a_job_that_was_dropped_while_it_ran_frees_its_tokens_at_the_end() -> None:
     state = state_of()
-    job = piece(50)
+    job = document(50)
     state.add(job)
     state.start(state.workers[0], Batch((job,)), 0.0)
     state.drop(job)

@@ -25,7 +25,7 @@ from tests.support.serving import LABELS, fake_deployment, tokenizer
 from tests.support.small_bundle import shared_bundle
 
 Seconds = Callable[[int, int], float]
-TWO_CORES = Settings(lanes=2, long_lanes=2)
+TWO_CORES = Settings(workers=2, long_workers=2)
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def bundle() -> Bundle:
 
 
 @contextmanager
-def deployed(seconds: Seconds, group_below: int | None = None) -> Iterator[Running]:
+def deployed(seconds: Seconds, max_batch_size: int = 8) -> Iterator[Running]:
     engine = FakeEngine(len(LABELS), seconds)
-    settings = Settings(lanes=1, long_lanes=0, group_below=group_below)
+    settings = Settings(workers=1, long_workers=0, max_batch_size=max_batch_size)
     found = fake_deployment(engine).start(settings, lambda _: None)
     try:
         yield found
@@ -57,28 +57,27 @@ def by_the_square_of_the_batch(batch: int, _n: int) -> float:
 
 def test_nobody_shares_before_it_was_tried() -> None:
     with deployed(by_the_run) as running:
-        assert running.scheduler.policy.group_below == 0
+        assert running.scheduler.policy.batch_below == 0
         running.share_runs()
         policy = running.scheduler.policy
-    assert policy.group_below >= 128
-    assert policy.group_saving == pytest.approx(0.004, rel=0.5)
+    assert policy.batch_below >= 128
+    assert policy.batch_saving == pytest.approx(0.004, rel=0.5)
 
 
 def test_nobody_shares_where_it_takes_longer() -> None:
     with deployed(by_the_square_of_the_batch) as running:
         running.share_runs()
-        assert running.scheduler.policy.group_below == 0
+        assert running.scheduler.policy.batch_below == 0
 
 
-def test_a_length_that_was_set_holds_from_the_start_and_whatever_is_found() -> None:
-    with deployed(by_the_square_of_the_batch, group_below=77) as running:
-        assert running.scheduler.policy.group_below == 77
+def test_nobody_shares_where_the_settings_say_so() -> None:
+    with deployed(by_the_run, max_batch_size=1) as running:
         running.share_runs()
-        assert running.scheduler.policy.group_below == 77
+        assert running.scheduler.policy.max_batch_size == 1
 
 
 def test_the_first_answers_come_before_what_makes_later_ones_faster() -> None:
-    service = Service(Settings(lanes=1, long_lanes=0), fake_deployment(FakeEngine(len(LABELS))))
+    service = Service(Settings(workers=1, long_workers=0), fake_deployment(FakeEngine(len(LABELS))))
     ready = threading.Event()
     service.when_ready = ready.set
     service.start()
@@ -94,7 +93,7 @@ def test_the_first_answers_come_before_what_makes_later_ones_faster() -> None:
 
 def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
     engine = FakeEngine(len(LABELS))
-    service = Service(Settings(lanes=1, long_lanes=0), fake_deployment(engine))
+    service = Service(Settings(workers=1, long_workers=0), fake_deployment(engine))
 
     def fail_from_now_on() -> None:
         engine.fail = RuntimeError("no memory")
@@ -104,7 +103,7 @@ def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
     service.start()
     assert service.settled.wait(20)
     service.check_ready()
-    assert service.running.scheduler.policy.group_below == 0
+    assert service.running.scheduler.policy.batch_below == 0
     service.close()
 
 
@@ -114,7 +113,7 @@ def test_a_fault_while_it_is_tried_leaves_the_service_ready() -> None:
 def test_each_further_core_gets_an_engine_and_all_are_closed_at_the_end() -> None:
     factory = FakeFactory(FakeEngine(len(LABELS)))
     deployment = replace(fake_deployment(factory.first), factory=factory)
-    running = deployment.start(Settings(lanes=3, long_lanes=3), lambda _: None)
+    running = deployment.start(Settings(workers=3, long_workers=3), lambda _: None)
     running.separate_memory()
     assert len(factory.opened) == 2
     assert running.scheduler.engines == {factory.first, *factory.opened}
@@ -125,7 +124,7 @@ def test_each_further_core_gets_an_engine_and_all_are_closed_at_the_end() -> Non
 def test_a_worker_that_is_alone_needs_no_further_engine() -> None:
     factory = FakeFactory(FakeEngine(len(LABELS)))
     deployment = replace(fake_deployment(factory.first), factory=factory)
-    running = deployment.start(Settings(lanes=1, long_lanes=1), lambda _: None)
+    running = deployment.start(Settings(workers=1, long_workers=1), lambda _: None)
     running.speed_up()
     assert factory.opened == []
     running.close()
@@ -170,7 +169,7 @@ def test_cores_are_lent_only_if_the_answer_stays_the_same(
         in_a_thread(running)
         (wide,) = factory.opened
         assert wide.info.threads == 2
-        assert running.scheduler.lent_threads == threads
+        assert running.scheduler.all_cores_threads == threads
         assert wide.closed == (threads == 0)
     finally:
         running.close()
@@ -187,7 +186,7 @@ def test_onnx_runtime_lends_with_the_same_answer_at_the_priority_of_long_documen
     try:
         workers = thread_ids() - before
         in_a_thread(running)
-        assert running.scheduler.lent_threads == 2
+        assert running.scheduler.all_cores_threads == 2
         (wide,) = running.scheduler.engines - {opened.engine}
         ids = np.random.default_rng(0).integers(0, 10, (1, 251))
         alone = opened.engine.run(ids, np.array([251])).logits
@@ -196,7 +195,7 @@ def test_onnx_runtime_lends_with_the_same_answer_at_the_priority_of_long_documen
         assert len(helpers) == 1
         if can_lower_priority():
             policy = running.scheduler.policy
-            nice = os.getpriority(os.PRIO_PROCESS, 0) + policy.nice + policy.long_nice
+            nice = os.getpriority(os.PRIO_PROCESS, 0) + policy.niceness + policy.long_niceness
             assert os.getpriority(os.PRIO_PROCESS, helpers.pop()) == min(19, nice)
     finally:
         running.close()
