@@ -140,7 +140,7 @@ async def info(request: RequestContext) -> Response:
             "long_from_tokens": _whole(running.scheduler.admission.long_tokens),
             "long_niceness": policy.long_niceness,
             "all_cores_threads": running.scheduler.all_cores_threads,
-            "group_below_tokens": policy.batch_below,
+            "batch_below_tokens": policy.batch_below,
         },
         "limits": {
             "max_tokens": model.max_tokens,

@@ -16,7 +16,7 @@ from service.errors import OutOfMemory
 from service.scheduling.queue import Call, Inference
 from service.scheduling.state import WorkerState
 
-_LARGE = 8192  # tokens of a run that leaves much memory behind
+_SMALL = 512  # tokens: what runs of no more leave behind is not worth giving back
 _ONE_TOKEN, _ONE = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
 
 
@@ -51,26 +51,31 @@ class Ran:
 
 
 class Session:
-    """An engine with the memory that it keeps; several workers may share one."""
+    """An engine with the memory that it keeps; several workers may share one.
+
+    An engine keeps what its largest run needed. It is given back once no run has needed at least
+    half as much for `keep_memory_seconds`: at the end of the next run, or when a worker is idle.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._largest = 0  # tokens of the largest run since its memory was given back
-        self._until = 0.0  # when it is given back, unless a large run comes
+        self._largest = 0  # tokens of the largest run since memory was given back
+        self._until = 0.0
 
     def ran(self, tokens: int, until: float) -> None:
-        """Note a run, and until when its memory is worth keeping."""
-        if tokens >= _LARGE:
-            self._largest, self._until = max(tokens, self._largest), until
+        """Note a run, and until when memory of its size is worth keeping."""
+        if 2 * tokens >= self._largest:
+            self._until = until
+        self._largest = max(tokens, self._largest)
 
     @property
     def release_at(self) -> float | None:
         """When it should give memory back; None when it keeps little."""
-        return self._until if self._largest else None
+        return self._until if self._largest > _SMALL else None
 
     def take_release(self, now: float) -> bool:
         """Whether memory should be given back now; the caller then does so."""
-        due = bool(self._largest) and now >= self._until
+        due = self._largest > _SMALL and now >= self._until
         if due:
             self._largest = 0
         return due

@@ -326,7 +326,7 @@ def test_an_engine_that_depends_on_the_batch_is_found_out_and_runs_alone() -> No
         info = served.get("/info").json()
         assert info["self_test"]["largest_difference"] > 1e-4
         assert info["self_test"]["batching"] is False
-        assert info["workers"]["group_below_tokens"] == 0
+        assert info["workers"]["batch_below_tokens"] == 0
         engine = served.service.deployment.engine
         assert isinstance(engine, LeakyEngine)
         engine.runs.clear()

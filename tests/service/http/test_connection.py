@@ -184,7 +184,7 @@ def test_junk_after_connection_close_does_not_cut_off_the_answer(served: Served)
 @pytest.mark.parametrize("behind", [b"", GET * 3, GET * 1000, GET * 4000])
 def test_a_caller_who_hangs_up_with_more_behind_has_its_work_dropped(behind: bytes) -> None:
     gate, engine = threading.Event(), FakeEngine(len(LABELS))
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0, group_size=1) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0, max_batch_size=1) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(20))
         scheduler = served.service.running.scheduler
         with connected(served) as first:

@@ -14,7 +14,7 @@ from service.scheduling.workers import padded
 from tests.support.scheduled import ONE_WORKER, document, running
 
 KEEPING = replace(ONE_WORKER, keep_memory_seconds=2.0)
-LARGE, SMALL = 8_192, 50
+LARGE, MEDIUM, SMALL = 8_192, 3_000, 50
 
 
 def test_batches_are_padded_with_zeros_to_the_longest() -> None:
@@ -69,6 +69,29 @@ def test_short_documents_do_not_keep_what_a_large_one_needed(long_workers: int) 
         for _ in range(50):
             test.submit(document(SMALL))
             test.advance(SMALL * 1e-3)
+        assert test.engine.released == 1
+
+
+def test_documents_of_less_than_half_do_not_keep_what_a_large_one_needed() -> None:
+    with running(replace(KEEPING, long_workers=0)) as test:
+        large = document(LARGE)
+        test.submit(large)
+        test.finish(large)
+        for _ in range(3):  # nine seconds of work without a pause
+            job = document(MEDIUM)
+            test.submit(job)
+            test.finish(job)
+        assert test.engine.released == 1
+        test.advance(2.1)
+        assert test.engine.released == 2  # what the medium ones needed
+
+
+def test_memory_of_a_medium_document_is_given_back_too() -> None:
+    with running(KEEPING) as test:
+        job = document(600)
+        test.submit(job)
+        test.finish(job)
+        test.advance(2.1)
         assert test.engine.released == 1
 
 
