@@ -135,7 +135,7 @@ def test_an_error_in_a_later_request_waits_its_turn(junk: bytes) -> None:
 def test_a_caller_who_leaves_with_requests_behind_is_noticed(count: int) -> None:
     gate = threading.Event()
     engine = FakeEngine(len(LABELS))
-    with serving(fake_deployment(engine), group_size=1) as served:
+    with serving(fake_deployment(engine), max_batch_size=1) as served:
         engine.seconds = lambda _batch, _n: float(not gate.wait(10))
         engine.runs.clear()
         with socket.create_connection(("127.0.0.1", served.port)) as connection:
