@@ -110,7 +110,7 @@ def test_calm_storm_calm(served: Served) -> None:
 @pytest.mark.parametrize("how", ["by hanging up", "by a deadline"])
 def test_who_gives_up_between_windows_is_noticed(how: str) -> None:
     engine = FakeEngine(len(LABELS), lambda _batch, _n: 0.05)
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0) as served:
         engine.runs.clear()
         windows = 60
         text = "word " * (windows * 50)
@@ -130,7 +130,7 @@ def test_who_gives_up_between_windows_is_noticed(how: str) -> None:
 
 def test_who_left_while_its_body_was_parsed_is_noticed() -> None:
     engine = FakeEngine(len(LABELS), lambda _batch, _n: 0.02)
-    with serving(fake_deployment(engine), lanes=1, long_lanes=0) as served:
+    with serving(fake_deployment(engine), workers=1, long_workers=0) as served:
         engine.runs.clear()
         for _ in range(10):
             _send_and_leave(served, post("word " * 20_000), 0.0)  # 400 windows
