@@ -49,7 +49,7 @@ class Fleet:
     @property
     def _all_settings(self) -> dict[str, str]:
         # A replica uses the cores that Ray sets aside for it, not all that it sees.
-        return {**self.settings, "lanes": str(self.cores)}
+        return {**self.settings, "workers": str(self.cores)}
 
     def options(self) -> dict[str, Any]:
         """The deployment's options by Ray's names."""

@@ -212,8 +212,8 @@ class Scheduler:
         first = batch.jobs[0]
         if isinstance(first, Call):
             return partial(self._run_call, worker, first)
-        lent = self._all_cores if batch.all_cores else None
-        session = lent or worker.session
+        all_cores = self._all_cores if batch.all_cores else None
+        session = all_cores or worker.session
         release = session.take_release(now)
         return partial(self._run_batch, worker, batch, session, release_memory=release)
 
@@ -253,10 +253,10 @@ class Scheduler:
 
     def _keeps_memory(self, worker: Worker) -> list[Session]:
         """The sessions whose memory a worker looks after while it is idle."""
-        lent = self._all_cores
-        if lent is None or worker.state.serves is not self._state.long:
+        all_cores = self._all_cores
+        if all_cores is None or worker.state.serves is not self._state.long:
             return [worker.session]
-        return [worker.session, lent]
+        return [worker.session, all_cores]
 
     def _wake(self, serves: PriorityClass) -> bool:
         """Call a worker for new work, with the lock held; false when none waits."""
