@@ -1,4 +1,4 @@
-"""What the bundles were evaluated at, beside what they cost. Pure functions."""
+"""Accuracy of the bundles against what they cost. Pure functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def accuracy_rows(
     latencies: Mapping[str, Mapping[int, float]],
     length: int,
 ) -> list[Row]:
-    """Accuracy beside latency in milliseconds at a length; `latencies` are by attention."""
+    """Accuracy and latency in milliseconds at a length; `latencies` are by attention."""
     rows = []
     for classifier in classifiers:
         points = latencies.get(classifier.attention, {})
@@ -74,7 +74,7 @@ def accuracy_rows(
 
 
 def pareto(rows: Sequence[Row]) -> set[str]:
-    """Names of those that no other beats in both accuracy and latency."""
+    """The Pareto front: names that no other beats in both accuracy and latency."""
     timed = [row for row in rows if row["latency"] is not None]
     best, front = -math.inf, set()
     for row in sorted(timed, key=lambda row: (row["latency"], -row["accuracy"])):

@@ -86,7 +86,6 @@ def rule(channel: str, value: float) -> alt.Chart:
 
 
 def data(rows: Sequence[Row]) -> alt.InlineData:
-    """Rows as a chart's data."""
     return alt.InlineData(values=list(rows))
 
 

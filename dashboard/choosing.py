@@ -1,4 +1,4 @@
-"""Which attention and engine suit somebody's documents. Pure functions."""
+"""Ranks attentions and engines for given document lengths and limits. Pure functions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Its name for people."""
         engine = ENGINE_TITLES.get(self.engine, self.engine)
         return f"{title(self.attention)} on {engine}, {self.precision}"
 
@@ -115,7 +114,7 @@ def rank(
 ) -> list[Candidate]:
     """All candidates: those that fit first, then the most accurate, then the fastest.
 
-    `service_bytes` is what a service takes beside its networks.
+    `service_bytes` is what a service takes on top of its networks.
     """
     candidates = []
     for line, by_length in lines(measurements).items():

@@ -75,7 +75,7 @@ def choose_one(
     names: Callable[[str], str] = str,
     default: str | None = None,
 ) -> str:
-    """A choice among a few, kept in the address; the first unless told otherwise."""
+    """A choice among a few, kept in the address; the first by default."""
     default = default or options[0]
     chosen = st.segmented_control(
         label,
@@ -97,7 +97,6 @@ def show_figure(figure: Figure, name: str) -> None:
 
 
 def show_table(rows: Sequence[Row], name: str, /, **columns: Any) -> None:
-    """A table with its download."""
     _draw_table(list(rows), name, columns)
     download(rows, name)
 

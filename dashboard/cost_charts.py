@@ -74,7 +74,7 @@ def _rings(crossings: Sequence[Row], how: dict[str, Any]) -> list[alt.Chart]:
 
 
 def gains_chart(rows: Sequence[Row], quantity: str) -> Figure:
-    """Linformer's gain over softmax against length: the paper's beside ours."""
+    """Linformer's gain over softmax against length: the paper's and ours."""
     names = {
         f"paper_{quantity}": "paper, over softmax",
         f"our_{quantity}": "ours, over softmax unfused",

@@ -1,4 +1,4 @@
-"""`longdoc dashboard`: Streamlit with the pages, on the loopback unless told otherwise."""
+"""`longdoc dashboard`: Streamlit with the pages, on the loopback by default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 - recognised, not listened on
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on [127.0.0.1]")
     parser.add_argument("--port", type=int, default=8501, help="port to listen on [8501]")
     parser.add_argument(
@@ -27,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which browsers may reach it, beside the loopback and --host",
+        help="a name by which browsers may reach it, besides the loopback and --host",
     )
     parser.add_argument(
         "--service",

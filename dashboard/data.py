@@ -44,7 +44,7 @@ def results() -> Results:
 
 
 def _version(path: Path) -> tuple[float, int]:
-    """Changes when the file does; a write may only reach the log beside it."""
+    """Changes when the file does; a write may reach only SQLite's log."""
     found = (0.0, 0)
     for file in (path, path.with_name(path.name + "-wal")):
         if file.is_file():

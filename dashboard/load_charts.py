@@ -20,7 +20,6 @@ _COMPARED = (Look("#0077bb", shape="circle"), Look("#d55e00", (8, 3), "diamond")
 
 
 def service_of(test: LoadTest) -> str:
-    """What served, in a few words."""
     precision = "" if test.precision in (None, "fp32") else str(test.precision)
     parts = [test.server, test.attention or "", test.engine or "", precision]
     return " · ".join(part for part in parts if part)
@@ -32,7 +31,6 @@ def name_of(test: LoadTest) -> str:
 
 
 def load_of(test: LoadTest) -> str:
-    """The load, in a few words."""
     if test.model == "open" and test.offered_per_second is not None:
         return f"{test.offered_per_second:.4g}/s"
     return f"{test.users or 0} user" + "s" * (test.users != 1)
@@ -144,7 +142,6 @@ def _lines(
 
 
 def error_rows(tests: Iterable[tuple[str, LoadTest]]) -> list[Row]:
-    """Errors by kind."""
     return [
         {"test": name, "error": kind, "count": count, "share": count / max(1, test.requests)}
         for name, test in tests
@@ -204,5 +201,4 @@ def _note(test: LoadTest) -> str:
 
 
 def to_ms(seconds: float | None) -> float | None:
-    """Milliseconds, or nothing."""
     return None if seconds is None else seconds * 1e3

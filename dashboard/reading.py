@@ -106,9 +106,9 @@ def held_against_load_tests(
 
 
 def service_memory(checks: Sequence[Row]) -> float:
-    """Bytes that a service takes beside its networks: the median over load tests; 0 without any."""
-    beside = [row["measured MB"] - row["networks MB"] for row in checks if row["measured MB"]]
-    return max(0.0, median(beside)) * 1e6 if beside else 0.0
+    """Bytes a service takes on top of its networks: the median over load tests; 0 without any."""
+    own = [row["measured MB"] - row["networks MB"] for row in checks if row["measured MB"]]
+    return max(0.0, median(own)) * 1e6 if own else 0.0
 
 
 def typical_error(checks: Sequence[Row], predicted: str, measured: str) -> float | None:

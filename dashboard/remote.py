@@ -37,7 +37,6 @@ class Remote:
         return found
 
     def ready(self) -> bool:
-        """Whether it takes work."""
         return self._request("GET", "/readyz")[0] == 200
 
     def metrics(self) -> dict[str, float]:

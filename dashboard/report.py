@@ -35,7 +35,6 @@ td, th { border-bottom: 1px solid #ddd; padding: .25rem .8rem .25rem 0; text-ali
 def make_report(
     results: Results, classifiers: Sequence[Classifier], fidelity: Sequence[Row]
 ) -> str:
-    """The report as HTML."""
     runs = results.measured_runs()
     sections: list[Section] = []
     tables = ""

@@ -10,7 +10,6 @@ from models.bundle import ROOT
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "--out", type=Path, default=Path("longdoc-report.html"), help="file [longdoc-report.html]"
     )

@@ -39,7 +39,6 @@ def look(attention: str) -> Look:
 
 
 def title(attention: str) -> str:
-    """How people call it."""
     if attention == UNFUSED:
         return "Softmax, unfused"
     return ATTENTIONS[attention].title if attention in ATTENTIONS else attention

@@ -59,7 +59,6 @@ class Agreement:
 
 
 def probabilities(logits: Floats) -> Floats:
-    """Softmax over the labels."""
     return softmax(logits).astype(np.float32)
 
 

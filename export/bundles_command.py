@@ -12,7 +12,6 @@ _COLUMNS = ("NAME", "ATTENTION", "LABELS", "TOKENS", "ACCURACY", "GRAPHS", "MB")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "--root", type=Path, default=ROOT, help="folder to look in (default: the bundled ones)"
     )

@@ -14,7 +14,6 @@ PRECISIONS = ("fp32", "fp16", "int8")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "checkpoints", nargs="+", type=Path, metavar="CHECKPOINT", help="folder that training wrote"
     )
@@ -34,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=PRECISIONS,
         default=PRECISIONS,
-        help="what to export beside fp32 (default: all)",
+        help="what to export in addition to fp32 (default: all)",
     )
     parser.add_argument(
         "--bundle-version", default="1", metavar="VERSION", help="the bundle's own version"
@@ -66,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(bundle: Bundle, seconds: float) -> str:
-    """A bundle in a line."""
     size = sum(entry.bytes for entry in bundle.manifest.files.values())
     valid = [name for name, graph in bundle.manifest.graphs.items() if graph.valid]
     return (

@@ -105,7 +105,7 @@ def _in_precision(precision: Precision, traced: onnx.ModelProto, model: Network)
 
 
 def write_graph(model: onnx.ModelProto, path: Path) -> None:
-    """Finish a traced graph and write it beside its weights file."""
+    """Finish a traced graph and write it next to its weights file."""
     explain_on_request(model)
     share_weights(model, path.with_name(WEIGHTS))
     _strip(model)
@@ -113,7 +113,6 @@ def write_graph(model: onnx.ModelProto, path: Path) -> None:
 
 
 def write_certificate(certificate: dict[str, Any], path: Path) -> None:
-    """Write a certificate as JSON."""
     text = json.dumps(certificate, indent=1, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 

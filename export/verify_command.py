@@ -13,7 +13,6 @@ from service.commands import verify as verify_service
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "target", metavar="BUNDLE|URL", help="a bundle's folder, or the address of a service"
     )

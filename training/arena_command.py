@@ -13,7 +13,6 @@ from training.arena.settings import BUDGETS, TASKS, USUAL
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "--tasks",
         help=f"names with commas between them: {', '.join(TASKS)} (default: {', '.join(USUAL)})",
@@ -38,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what is not done yet, telling how far it is; print the table."""
+    """Do what is not done yet, feature_scales how far it is; print the table."""
     from training.arena.campaign import hold, plan  # noqa: PLC0415 - loads torch
 
     budget = BUDGETS[_known("budget", args.budget, BUDGETS)]

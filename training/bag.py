@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 _STRENGTHS = (10.0, 30.0, 100.0)  # C, the inverse of the regularisation; valid chooses
 _LEAST_SPREAD = 0.3  # of a feature that stands alike in all labels' documents
-_OPENING = 0.5  # how freely the opening's tokens may be used, beside all tokens and pairs
+_OPENING = 0.5  # how freely the opening's tokens may be used, relative to tokens and pairs
 _FOLDS = 5
 
 
@@ -145,7 +145,7 @@ def _fit(
     config: ModelConfig,
     seed: int,
 ) -> Array:
-    """Weights of damped shares and bias: of the fit to all, then of those without each fold."""
+    """Weights and bias of the fit to all documents, then of each fit without one fold."""
     features, labels = damped_shares(tokens, train, config), targets[train]
     checked = damped_shares(tokens, valid, config)
 
@@ -175,13 +175,13 @@ def _fit(
 def _freedom(features: scipy.sparse.csr_matrix, targets: Ints, config: ModelConfig) -> Array:
     """How freely the regression may use each feature; the opening's are a document of their own."""
     whole = config.vocab_size + config.pairs
-    found = [telling(features[:, :whole], targets)]
+    found = [feature_scales(features[:, :whole], targets)]
     if config.opening:
-        found.append(_OPENING * telling(features[:, whole:], targets))
+        found.append(_OPENING * feature_scales(features[:, whole:], targets))
     return np.concatenate(found)
 
 
-def telling(features: scipy.sparse.csr_matrix, targets: Ints) -> Array:
+def feature_scales(features: scipy.sparse.csr_matrix, targets: Ints) -> Array:
     """How freely the regression may use each feature: (features,).
 
     More freely what stands in few documents, and what stands more in some labels' documents

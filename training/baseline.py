@@ -117,7 +117,7 @@ class _Fit:
 
 
 def _spread(model: Any, features: Any, labels: int) -> Floats:
-    """Probabilities of all labels, also of those that the fit has not seen."""
+    """Probabilities of all labels; 0 for labels that the fit has not seen."""
     scores = np.zeros((features.shape[0], labels), np.float32)
     scores[:, model.classes_] = model.predict_proba(features)
     return scores

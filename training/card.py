@@ -61,7 +61,7 @@ def report_tables(evaluation: dict[str, Any]) -> str:
 
 
 def headline(evaluation: dict[str, Any], name: str) -> str:
-    """The table of accuracies, with the baseline's beside them where there is one."""
+    """The table of accuracies, with a row for the baseline if there is one."""
     low, high = evaluation["interval_95"]
     lines = [
         "| | accuracy | 95% interval | macro-F1 |",

@@ -52,8 +52,6 @@ class Corpus:
 
 @dataclass
 class _Rows:
-    """What has been read so far."""
-
     texts: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     splits: list[str | None] = field(default_factory=list)

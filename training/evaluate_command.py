@@ -9,7 +9,6 @@ from training.train_command import add_data_options, data_options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument("model", type=Path, help="folder of a checkpoint or a bundle")
     parser.add_argument("--data", required=True, help="labelled documents, as for `longdoc train`")
     add_data_options(parser)
@@ -21,7 +20,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate and print the report."""
     from training.card import headline, report_tables  # noqa: PLC0415 - --help needs no extra
     from training.evaluate_run import evaluate_folder  # noqa: PLC0415
     from training.storage import save_json  # noqa: PLC0415
@@ -32,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"Expected calibration error: {found.report['calibration_error']:.4f}\n")
     print(report_tables(found.report))
     if "baseline" not in found.report:
-        print("No baseline beside it: the data has no train and valid split to fit one on.")
+        print("No baseline: the data has no train and valid split to fit one on.")
     if args.json is not None:
         save_json(args.json, found.report)
     return 0

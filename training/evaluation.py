@@ -65,7 +65,7 @@ class Subject:
 
 
 def evaluate(subject: Subject, baseline_scores: Array | None = None) -> dict[str, Any]:
-    """Everything that is told of a classifier, as plain JSON."""
+    """All figures of a report, as plain JSON."""
     logits = np.asarray(subject.logits("all", subject.rows))
     targets, labels = subject.targets, len(subject.labels)
     predicted = logits.argmax(axis=1)

@@ -115,8 +115,8 @@ class Loop:
         self.model.train()
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-            # A piece stands for its document: what the bag makes of the piece, which is surer
-            # and less right, is exchanged for what it makes of the whole.
+            # Replace the bag's logits of the piece, which are overconfident, by its logits of the
+            # whole document.
             with torch.no_grad():
                 known = known - self.model.without_blocks(ids, lengths, tables)
             logits = self.model(ids, lengths, tables) + known
@@ -200,7 +200,6 @@ class Loop:
         save_state(self.state, self.identity, self.progress, tensors)
 
     def restore(self) -> None:
-        """Go on from the saved state."""
         self.progress, tensors = load_state(self.state, self.identity)
         groups: dict[str, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():

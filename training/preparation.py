@@ -52,7 +52,6 @@ def read_data(corpus: Corpus, vocabulary: Vocabulary, seed: int, cache: Cache, s
 
 
 def describe(corpus: Corpus, say: Log) -> None:
-    """Say what was read."""
     counts = ", ".join(f"{len(corpus.rows(s))} {s}" for s in SPLITS)
     say(f"{len(corpus.labels)} labels; documents: {counts}")
     for note in corpus.notes:

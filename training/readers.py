@@ -105,7 +105,7 @@ def _csv_rows(path: Path, stream: BinaryIO, delimiter: str = ",") -> Iterator[Ro
     except csv.Error as error:
         raise DataError(f"{path.name} row {number + 1}: {error}") from None
     finally:
-        text.detach()  # the stream is closed by whoever opened it
+        text.detach()  # the caller closes the stream
 
 
 def _tsv_rows(path: Path, stream: BinaryIO) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """A run's state on disk, so that a killed run goes on where it was and ends the same.
 
 One safetensors file holds the weights, their average, the best ones and the optimizer's
-moments; its header holds the position as JSON. Randomness is drawn anew from the seed and the
+moments; its header holds the position as JSON. Randomness is drawn from the seed and the
 step, so no generator has to be saved.
 """
 
@@ -68,9 +68,9 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Progress, dict[
             header = json.loads((file.metadata() or {})["run"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-        raise RunError(f"{path} is no state of a run: {error}; remove it to start anew") from None
+        raise RunError(f"{path} is no state of a run: {error}; remove it to start again") from None
     if header["format"] != FORMAT:
-        raise RunError(f"{path} is of another version; remove it to start anew")
+        raise RunError(f"{path} is of another version; remove it to start again")
     earlier = header["identity"]
     changed = sorted(
         name
@@ -81,6 +81,6 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Progress, dict[
     if changed:
         raise RunError(
             f"{path} is of a run with another {', '.join(changed)}; resume with the options of "
-            "that run, or remove it to start anew"
+            "that run, or remove it to start again"
         )
     return Progress(**header["progress"]), tensors

@@ -51,11 +51,9 @@ class Tokens:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each document."""
         return np.diff(self.offsets)
 
     def length_of(self, index: int) -> int:
-        """Tokens of one document."""
         return int(self.offsets[index + 1] - self.offsets[index])
 
     def document(self, index: int, start: int = 0, end: int | None = None) -> NDArray[np.int64]:

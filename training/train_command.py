@@ -45,7 +45,6 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     recipe = Recipe()
     parser.add_argument(
         "data",
@@ -71,7 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", help="what it tells apart, in a line, for the card")
     parser.add_argument("--output", type=Path, help="checkpoint folder (default: checkpoints/NAME)")
     parser.add_argument(
-        "--cache", type=Path, help="what runs on the same data share (default: beside the output)"
+        "--cache",
+        type=Path,
+        help="folder for what runs on the same data share (default: .cache next to the output)",
     )
     add_data_options(parser)
     parser.add_argument("--valid", metavar="DATA", help="a further source, all of it validation")
@@ -204,7 +205,6 @@ def make_plan(args: argparse.Namespace) -> Plan | FinePlan:
 
 
 def data_options(args: argparse.Namespace) -> DataOptions:
-    """The options about the data."""
     return DataOptions(
         data=args.data,
         valid=getattr(args, "valid", None),

@@ -12,7 +12,6 @@ from dashboard.data import classifiers, results
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Accuracy against cost",
         "Each bundled classifier on test documents that its training has not seen, against the "

@@ -23,7 +23,6 @@ _UPLOAD_MB = 20
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Choose",
         "Tell how long your documents are and what you can afford; get the attention and engine "

@@ -24,7 +24,6 @@ _READINGS = {
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Cost by length",
         "What a document of a given length costs with each attention. The band is where 80% of "

@@ -10,7 +10,6 @@ from dashboard.data import fidelity_rows, results
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Fidelity",
         "The error of each approximation, relative to the exact attention it stands for, against "

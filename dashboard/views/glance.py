@@ -27,7 +27,6 @@ _NUMBER = st.column_config.NumberColumn
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "At a glance",
         "Which attention suits documents of one length on this machine, what it takes, and how "
@@ -110,11 +109,11 @@ def _show(ranked: Sequence[Candidate], known: Sequence[Classifier], run: Run) ->
         },
     )
     baseline = baseline_of(known)
-    beside = f" {baseline[0]} reaches {baseline[1]:.3f}." if baseline else ""
+    rival = f" {baseline[0]} reaches {baseline[1]:.3f}." if baseline else ""
     st.caption(
         f"Time: a document computed alone with ONNX Runtime in fp32, without waiting for others "
         f"({run.title}). Memory: a whole service with a document on every core. Accuracy: the "
-        f"bundle's, on its test documents.{beside}"
+        f"bundle's, on its test documents.{rival}"
     )
 
 
@@ -178,14 +177,14 @@ def _show_errors(checks: Sequence[controls.Row]) -> None:
     if not checks:
         st.markdown("No load test is there to hold them against: `longdoc loadtest --lengths …`")
         return
-    beside = service_memory(checks) / 1e6
-    rows = [row | {"predicted MB": row.pop("networks MB") + beside} for row in map(dict, checks)]
+    own = service_memory(checks) / 1e6
+    rows = [row | {"predicted MB": row.pop("networks MB") + own} for row in map(dict, checks)]
     time = typical_error(rows, "predicted ms", "measured ms")
     memory = typical_error(rows, "predicted MB", "measured MB")
     st.markdown(
         f"Held against {len(rows)} load tests of a whole service, predicted times are typically "
-        f"off by **{time or 0:.0%}** and memory by **{memory or 0:.0%}**. What a service takes "
-        f"beside its networks, {beside:.0f} MB, is the median of these tests."
+        f"off by **{time or 0:.0%}** and memory by **{memory or 0:.0%}**. What a service "
+        f"takes on top of its networks, {own:.0f} MB, is the median of these tests."
     )
     with st.expander("Each prediction and what was measured"):
         names = ("predicted ms", "measured ms", "predicted MB", "measured MB")

@@ -18,7 +18,6 @@ _KEPT = 150  # points of history, five minutes
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading("Live", "What a running service is doing now.")
     remote = ask_remote("address", "http://127.0.0.1:8000")
     _refresh(remote)

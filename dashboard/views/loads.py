@@ -26,7 +26,6 @@ _NAMES = {"memory": "Memory", "p50": "Median", "p99": "p99", "documents": "Docum
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Load tests",
         "How running services held up. Times count from when a request was due, so a stalled "
@@ -86,7 +85,7 @@ def _draw_sweep(tests: list[LoadTest]) -> None:
 
 
 def _draw_comparison(tests: list[LoadTest]) -> None:
-    st.subheader("One run, or two beside each other")
+    st.subheader("One run, or two compared")
     names: dict[str, LoadTest] = {}
     for test in tests:
         name = f"{test.created[:16].replace('T', ' ')} · {name_of(test)} · {load_of(test)}"

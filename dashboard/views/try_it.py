@@ -17,7 +17,6 @@ _MOST_CHARACTERS = 8 << 20
 
 
 def draw() -> None:
-    """Draw the page."""
     controls.heading(
         "Try it",
         "Paste or drop a document and see its label, what was read of it, how long it took, and "

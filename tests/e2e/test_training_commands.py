@@ -89,7 +89,7 @@ def test_a_checkpoint_is_evaluated_on_other_data(trained: Path) -> None:
     done = longdoc("evaluate", trained / "first", "--data", other, "--json", report)
     assert done.returncode == 0, done.stderr
     assert "data-linear on 60 documents of other.jsonl" in done.stdout
-    assert "No baseline beside it" in done.stdout
+    assert "No baseline:" in done.stdout
     assert json.loads(report.read_text())["accuracy"] > 0.7
 
 

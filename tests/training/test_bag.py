@@ -13,7 +13,7 @@ import torch
 from models.classifier import Classifier
 from models.config import ModelConfig
 from tests.support.labelled import documents, write_jsonl
-from training.bag import Bag, Tables, damped_shares, fold_numbers, make_bag, telling
+from training.bag import Bag, Tables, damped_shares, feature_scales, fold_numbers, make_bag
 from training.batches import pad
 from training.corpus import Corpus, read_corpus
 from training.data_options import DataOptions
@@ -125,7 +125,7 @@ def test_what_tells_labels_apart_may_be_used_more_freely() -> None:
     """Feature 0 stands in one label's documents only, 1 in both labels', 2 in all documents."""
     rows = [[0.5, 0, 0.5]] * 5 + [[0, 0.5, 0.5]] * 2 + [[0, 0, 1]] * 3
     targets = np.array([0] * 6 + [1] * 4)
-    scale = telling(scipy.sparse.csr_matrix(np.array(rows)), targets)
+    scale = feature_scales(scipy.sparse.csr_matrix(np.array(rows)), targets)
     assert scale[0] > scale[1] > scale[2] > 0
     lengths = np.linalg.norm(np.array(rows) * scale, axis=1)
     assert np.isclose(np.mean(lengths**2), 1)
