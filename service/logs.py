@@ -14,13 +14,13 @@ requests = logging.getLogger("longdoc.request")
 service = logging.getLogger("longdoc")
 
 
-def configure(log_format: str) -> None:
+def configure(log_format: str, level: str) -> None:
     """Send this program's log lines to standard error in the form asked for."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if log_format == "json" else _Text())
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    root.setLevel(level.upper())
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

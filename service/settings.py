@@ -124,6 +124,9 @@ class Settings:
         (), "keys that callers must send, separated by commas; none: open to all", secret=True
     )
     log_format: str = _setting("text", "form of the log lines", choices=("text", "json"))
+    log_level: str = _setting(
+        "info", "least important lines to log", choices=("debug", "info", "warning", "error")
+    )
 
     def __post_init__(self) -> None:
         for about in fields(self):

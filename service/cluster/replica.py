@@ -31,7 +31,7 @@ class Replica:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         chosen = read_settings(settings)
-        logs.configure(chosen.log_format)
+        logs.configure(chosen.log_format, chosen.log_level)
         sys.setswitchinterval(SWITCH_SECONDS)
         self.service = Service(chosen, load_deployment(chosen))
         ready = threading.Event()

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from service import logs, output  # noqa: PLC0415 - wrong settings are told before anything loads
 
     output.detach()
-    logs.configure(settings.log_format)
+    logs.configure(settings.log_format, settings.log_level)
     for sentence in unknown_variables():
         logs.service.warning(sentence)
     from service.http.listening import bind  # noqa: PLC0415

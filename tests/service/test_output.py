@@ -108,7 +108,7 @@ def test_a_log_line_is_one_line_of_harmless_characters(log_format: str) -> None:
     root = logging.getLogger()
     before = root.handlers, root.level
     try:
-        logs.configure(log_format)
+        logs.configure(log_format, "info")
         (handler,) = root.handlers
         path = "/x\n2026 info ready\x1b[2J\x9b2J\u202e\u2028\x00"
         try:
