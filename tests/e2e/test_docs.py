@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 #: Pages whose commands run as they stand; those of the API guide run one by one, below.
-RUN = ("quick-start.md", "training.md")
+RUN = ("quick-start.md", "training.md", "many-documents.md")
 SNIPPETS = [
     (block.language, block.code)
     for block in blocks_of((DOCS / "api.md").read_text(encoding="utf-8"))
