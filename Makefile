@@ -95,6 +95,10 @@ test-fast: $(VENV)/.dev ## Run the tests that take no time, at each save (under 
 newcomer: ## Run every command of README and quick start in a fresh clone with a fresh home, timed
 	scripts/newcomer
 
+attack: $(VENV)/.dev ## Run the attacks that take minutes (installs slowhttptest and h2load)
+	scripts/install-attack-tools
+	$(BIN)/python -m pytest tests/attacks -m attack
+
 lint: $(VENV)/.dev ## Check formatting and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
