@@ -90,7 +90,7 @@ test: $(VENV)/.dev tools ## Run all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-fast: $(VENV)/.dev ## Run the tests that take no time, at each save (under 40 s on two cores)
-	$(BIN)/python -m pytest --numprocesses auto --dist load -m "not slow" --ignore tests/e2e -q
+	$(BIN)/python -m pytest --numprocesses auto --dist load -m "not slow and not attack" --ignore tests/e2e -q
 
 newcomer: ## Run every command of README and quick start in a fresh clone with a fresh home, timed
 	scripts/newcomer

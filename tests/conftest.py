@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 #: Files whose tests export, train, render, wait or start processes, and everything in e2e/:
 #: `pytest --durations=0` shows what belongs here.
 SLOW = (
+    "attacks/",
     "benchmarks/engine/test_command.py",
     "benchmarks/peers/test_comparison.py",
     "benchmarks/service/test_measures.py",
@@ -26,6 +27,9 @@ SLOW = (
     "export/test_graph.py",
     "project/test_longdoc.py",
     "service/http/test_body.py",
+    "service/http/test_stream.py",
+    "service/test_output.py",
+    "service/test_verify.py",
     "service/text/test_evidence.py",
     "training/importing/",
     "training/test_run.py",

@@ -40,8 +40,8 @@ def _tool(name: str) -> str:
 
 _SLOW = {
     "heads": ["-H", "-u", "/classify"],
-    "bodies": ["-B", "-u", "/classify", "-s", "8192", "-t", "POST"],
-    "bodies of a stream": ["-B", "-u", "/classify/stream", "-s", "8192", "-t", "POST"],
+    "bodies": ["-B", "-u", "/classify", "-s", "8192", "-f", "application/json"],
+    "lines": ["-B", "-u", "/classify/stream", "-s", "8192", "-f", "application/x-ndjson"],
     "readers": ["-X", "-u", "/info", "-w", "8", "-y", "16", "-n", "5", "-z", "8", "-k", "5"],
 }
 
