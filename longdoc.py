@@ -56,6 +56,12 @@ COMMANDS: dict[str, Command] = {
         "Train every attention on tasks that a bag of words cannot solve",
         "torch",
     ),
+    "pretrain": Command(
+        "training.pretraining.pretrain_command", "Train an encoder on text without labels", "torch"
+    ),
+    "convert": Command(
+        "training.pretraining.convert_command", "Replace the attention of an encoder", "torch"
+    ),
     "evaluate": Command(
         "training.evaluate_command",
         "Evaluate a checkpoint or bundle on labelled documents",

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.quiet import cores_in_use
 from benchmarks.records import Environment, Run
+from models.machine import CGROUP, cpu_quota
 
-_CGROUP = Path("/sys/fs/cgroup")
 _PACKAGES = ("longdoc", "numpy", "onnxruntime", "onnxruntime-gpu", "torch", "tokenizers")
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,7 +56,7 @@ def describe_environment() -> Environment:
         cores=_cores(),
         memory_bytes=_memory("MemTotal") or 0,
         gpu=_gpu(),
-        container_cores=_container_cores(),
+        container_cores=cpu_quota(),
         container_memory_bytes=_container_number("memory.max", "memory/memory.limit_in_bytes"),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         versions={"python": platform.python_version(), **_versions()},
@@ -115,19 +115,10 @@ def _first_line(command: list[str]) -> str | None:
     return next(iter(done.stdout.splitlines()), None)
 
 
-def _container_cores() -> float | None:
-    quota = _read(_CGROUP / "cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        return int(quota[0]) / int(quota[1])
-    allowed = _read(_CGROUP / "cpu/cpu.cfs_quota_us").strip()
-    period = _read(_CGROUP / "cpu/cpu.cfs_period_us").strip()
-    return int(allowed) / int(period) if allowed.isdigit() and period.isdigit() else None
-
-
 def _container_number(*names: str) -> int | None:
     """A control group's figure (version 2's file, then version 1's); None when unlimited."""
     for name in names:
-        text = _read(_CGROUP / name).strip()
+        text = _read(CGROUP / name).strip()
         if text.isdigit() and int(text) < 1 << 60:
             return int(text)
     return None

@@ -1,8 +1,8 @@
-"""Measuring while the machine is ours.
+"""Measuring again what other virtual machines disturbed.
 
 A virtual machine does not own its cores: the host gives them to others for a while, and the
-kernel counts that time as stolen. What was measured meanwhile says more of the neighbours than of
-us, so it is measured again. Only the time stolen decides that, never what was found.
+kernel counts that time as stolen. What was measured meanwhile says more about the neighbours than
+about this program, so it is measured again. Only the time stolen decides that, never the result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def undisturbed(
     can_again: Callable[[], bool] = lambda: True,
     stat: Path = _STAT,
 ) -> Taken[T]:
-    """Measure until hardly anything was stolen; of so many tries the least disturbed one.
+    """Measure until hardly any time was stolen, at most `tries` times; the least disturbed try.
 
     Before each try but the first `can_again` is asked whether there may be another.
     """
@@ -56,8 +56,10 @@ def undisturbed(
 
 
 def cores_in_use(stat: Path = _STAT) -> float:
-    """How many cores others keep busy just now; where the system does not tell, the last minute's
-    load, which also counts what ended meanwhile."""
+    """How many cores other programs use at the moment.
+
+    Without /proc/stat it is the last minute's load, which also counts what has ended since.
+    """
     if not stat.exists():
         return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
     before = _ticks(stat)
@@ -68,7 +70,7 @@ def cores_in_use(stat: Path = _STAT) -> float:
 
 
 def _ticks(stat: Path) -> list[int]:
-    """The cores' time by what it went to; nothing where the system does not tell."""
+    """The cores' time by what it went to; zeros where there is no /proc/stat."""
     if not stat.exists():
         return [0] * _KINDS
     return [int(field) for field in stat.read_text().split("\n", 1)[0].split()[1 : _KINDS + 1]]

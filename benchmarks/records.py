@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 #: Grows when the meaning or form of a record changes.
 SCHEMA: Final = 1
 
-#: How the naive three lines of softmax attention are called, beside the registered names.
+#: The name of softmax attention without a fused kernel; it is not a registered attention.
 UNFUSED = "softmax_unfused"
 
 Seconds = Annotated[float, Field(ge=0)]

@@ -1,4 +1,4 @@
-"""What one process does for all: reads the service's metrics and memory, collects every sample,
+"""Coordinates a load: reads the service's metrics and memory, collects every sample,
 ends the load when it is over, and writes the result. Runs under gevent, in Locust's local or
 master process.
 """
@@ -54,7 +54,7 @@ class Coordinator:
     def take(
         self, who: str, samples: Iterable[Sample], usage: Usage, *, flying: int, finished: bool
     ) -> None:
-        """Note what a process has to tell."""
+        """Collect what a process of the generator reports."""
         self._samples += samples
         self._usages[who] = usage
         self._flying[who] = flying

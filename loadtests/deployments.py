@@ -46,7 +46,7 @@ class Wanted:
 
 
 def find_deployments(wanted: Wanted) -> list[Deployment]:
-    """Everything that was asked for, in the order of the registry; what is missing is told."""
+    """Everything that was asked for, in the order of the registry; refused when one is missing."""
     engines = _names("--engine", wanted.engine, ENGINES)
     precisions = _names("--precision", wanted.precision, PRECISIONS)
     bundles = _bundles(wanted)

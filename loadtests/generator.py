@@ -36,7 +36,7 @@ class GeneratorError(LongdocError):
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the load comes from: this many workers here, and so many on other machines."""
+    """Where the load comes from: numbers of workers here and on other machines."""
 
     here: int = 0
     elsewhere: int = 0

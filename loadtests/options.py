@@ -72,9 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_load(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--rate", metavar="R", help="open model: so many requests a second arrive, whatever the "
+    add("--rate", metavar="R", help="open model: this many requests a second arrive, whatever the "
         "service does; several by commas [half of the predicted capacity]")  # fmt: skip
-    add("--users", metavar="N", help="closed model: so many callers, each waits for its answer; "
+    add("--users", metavar="N", help="closed model: this many callers, each waits for its answer; "
         "several by commas")  # fmt: skip
     add("--think", type=float, default=0.0, metavar="S", help="mean pause of a user [0]")
     add("--lengths", metavar="L", help="tokens of the documents: 512; 512,4096,16384; log-normal; "

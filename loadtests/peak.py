@@ -27,7 +27,7 @@ def find_peak(
 ) -> Peak:
     """Double or halve until the peak lies between two rates, then halve the distance.
 
-    Ends when the two differ by at most `precision`, or after so many rates. With `again`, a rate
+    Ends when the two differ by at most `precision`, or after `most_trials`. With `again`, a rate
     counts as missed only when it was missed twice: one disturbance must not end the search low.
     """
     kept, missed, rate, trials = 0.0, None, start, 0

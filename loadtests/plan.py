@@ -1,4 +1,4 @@
-"""What a load generator is told: where, what, how much and for how long."""
+"""What a load generator sends: where, what, how much and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.errors import ConfigError
 
 #: The environment variable that names a plan's file to Locust.
 VARIABLE = "LOADTEST_PLAN"
-#: Files beside it: how far the load is, and the result of the first, second, … load.
+#: Files in the same folder: the progress, and the result of the first, second, … load.
 PROGRESS, RESULT = "progress.json", "result-{}.json"
 
 #: kind of caller: what it sends
@@ -33,7 +33,7 @@ class Plan:
     """One load on one service.
 
     seconds      measured, after the warm-up; None: until it is stopped by hand
-    least        go on until so many requests were measured, but not beyond `most_seconds`
+    least        go on until this many requests were measured, but not beyond `most_seconds`
     rate         requests a second of the open model
     users        callers of the closed model, each of whom thinks for `think` seconds on average
     mix          the kinds of caller with their weights

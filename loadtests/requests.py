@@ -70,7 +70,7 @@ def check_answer(request: Prepared, status: int, content: bytes) -> tuple[int, s
     """The status that counts and what was wrong, or an empty text, of an answer.
 
     An answer with status 200 that lacks results is wrong; in a stream, the first line with an
-    error tells its status.
+    error gives its status.
     """
     if status != 200:
         return status, name_status(status)

@@ -28,7 +28,7 @@ _HALF = 0.5  # of the predicted capacity is offered when no load is named
 
 @dataclass(frozen=True)
 class Load:
-    """How much: arrivals a second, or so many users; 0 of both: chosen by what is served."""
+    """Arrivals a second, or a number of users; 0 of both: chosen by what is served."""
 
     model: Literal["open", "closed"]
     rate: float = 0.0

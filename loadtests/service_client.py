@@ -1,4 +1,4 @@
-"""The service under load, asked over HTTP: what it is, its metrics, how long texts are."""
+"""A client of the service under load: what it is, its metrics, how long texts are."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ServiceClient:
         return dict(_samples(content.decode(errors="replace")))
 
     def memory(self) -> int | None:
-        """Bytes that it holds now, if it tells."""
+        """Bytes that it holds now, if its metrics say so."""
         found = self.metrics().get(_MEMORY)
         return None if found is None else int(found)
 

@@ -1,4 +1,4 @@
-"""What a load test prints: a live line, a table, a word for each remark."""
+"""What a load test prints: a live line, a table, remarks."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def split_titles(tests: Sequence[LoadTest]) -> tuple[str, list[str]]:
 
 
 def service_titles(tests: Sequence[LoadTest]) -> list[str]:
-    """What tells each test's service from the others', in a few words."""
+    """What distinguishes each test's service from the others', in a few words."""
     shared, own = _split([_title_parts(test)[:-1] for test in tests])
     return own if any(own) else [shared] * len(own)
 
@@ -113,7 +113,7 @@ def title_of(test: LoadTest) -> str:
 
 
 def remarks(test: LoadTest) -> list[str]:
-    """What a reader must know beside the figures."""
+    """What a reader must know besides the figures."""
     found = [f"{count} × {kind}" for kind, count in sorted(test.errors.items())]
     refused = test.settings.get("refused", {})
     if refused.get("here") and refused["here"] == refused.get("service"):

@@ -38,8 +38,8 @@ class Loop:
         model: Classifier,
         tokens: Tokens,
         rows: Ints,
-        tables: Ints,
-        known: Array,
+        tables: Ints | None,
+        known: Array | None,
         aims: Array,
         check: Check,
         recipe: Recipe,
@@ -51,6 +51,7 @@ class Loop:
         self.model = model
         self.tokens = tokens
         self.rows = rows  # (documents,)
+        # Of a network that starts from a bag; None, both of them, without.
         self.tables = tables  # (documents,), which table of vectors each is read with
         self.known = known  # (documents, labels), what the bag says of each, read whole
         self.aims = aims  # (documents, labels)
@@ -107,19 +108,20 @@ class Loop:
         crop = self._crop()
         pieces = [random_piece(self.tokens, int(self.rows[i]), crop, noise) for i in batch]
         ids, lengths = (x.to(self.device) for x in pad(pieces))
-        aims, known, tables = (
-            torch.from_numpy(np.array(values[batch])).to(self.device)
-            for values in (self.aims, self.known, self.tables)
-        )
+        aims = self._of(self.aims, batch)
+        known = None if self.known is None else self._of(self.known, batch)
+        tables = None if self.tables is None else self._of(self.tables, batch)
         self._set_rates()
         self.model.train()
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, self.half, enabled=self.half is not None):
-            # Replace the bag's logits of the piece, which are overconfident, by its logits of the
-            # whole document.
-            with torch.no_grad():
-                known = known - self.model.without_blocks(ids, lengths, tables)
-            logits = self.model(ids, lengths, tables) + known
+            logits = self.model(ids, lengths, tables)
+            if known is not None:
+                # Replace the bag's logits of the piece, which are overconfident, by its logits of
+                # the whole document.
+                with torch.no_grad():
+                    known = known - self.model.without_blocks(ids, lengths, tables)
+                logits = logits + known
             loss = functional.cross_entropy(logits.float(), aims)
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
         self.scaler.unscale_(self.optimizer)
@@ -132,6 +134,10 @@ class Loop:
         progress.position += 1
         progress.tokens += read
         return float(loss.detach()), read
+
+    def _of(self, values: Array, batch: Ints) -> Tensor:
+        """What belongs to these documents, where the network is."""
+        return torch.from_numpy(np.array(values[batch])).to(self.device)
 
     def _next_batch(self) -> Ints:
         """The batch at this position of the data's order, which depends on the seed alone."""

@@ -24,6 +24,7 @@ class Plan:
     max_tokens   longest document read in one piece
     threads      of PyTorch; results depend on how many
     resume       go on with a run that was killed
+    blank        start from PyTorch's initialisation, without a bag
     """
 
     name: str
@@ -39,3 +40,4 @@ class Plan:
     device: str
     threads: int
     resume: bool
+    blank: bool = False

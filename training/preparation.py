@@ -34,11 +34,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Prepared(Data):
-    """What the attentions share: the data, and the bag that training starts from."""
+    """What the attentions share: the data, and the bag that training starts from, if any."""
 
     config: ModelConfig
     aims: Array
-    bag: Bag
+    bag: Bag | None
 
 
 def read_data(corpus: Corpus, vocabulary: Vocabulary, seed: int, cache: Cache, say: Log) -> Data:
@@ -69,8 +69,8 @@ def prepare(plan: Plan, say: Log) -> Prepared:
     config = ModelConfig(
         vocab_size=vocabulary.size,
         num_labels=labels,
-        pairs=recipe.pair_entries // directions,
-        pair_width=directions if recipe.pair_entries else 0,
+        pairs=0 if plan.blank else recipe.pair_entries // directions,
+        pair_width=0 if plan.blank else directions if recipe.pair_entries else 0,
         **plan.network,
     )
     Classifier(config)  # a wrong parameter is found before anything takes time
@@ -81,6 +81,9 @@ def prepare(plan: Plan, say: Log) -> Prepared:
     say(f"{vocabulary.size} tokens in the vocabulary, {int(lengths.sum()):,} in the documents")
     baseline = make_baseline(corpus, recipe.seed, cache)
     say(f"baseline on test: accuracy {baseline.record['accuracy']:.4f}")
+    if plan.blank:
+        aims = _aims(corpus, baseline, distillation=0)
+        return Prepared(corpus, vocabulary, tokens, baseline, config, aims, bag=None)
     key = (corpus.digest, digest_of(vocabulary.text))
     train_rows = corpus.rows("train")
     embeddings = make_embeddings(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+#: Of a network that starts from nothing: its learning rate, and tokens per step.
+BLANK_RATE, BLANK_BATCH = 2e-3, 2048
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -13,8 +13,9 @@ import torch
 
 from models.checkpoint import CHECKPOINT, Checkpoint, write_checkpoint
 from models.classifier import Classifier
+from models.config import ModelConfig
 from models.weights import save_weights
-from training.bag import Tables
+from training.bag import Bag, Tables
 from training.calibration import calibrate_and_test
 from training.card import make_card
 from training.corpus import SPLITS
@@ -46,14 +47,13 @@ def train(plan: Plan) -> Checkpoint | None:
     say = Log()
     prepared = prepare(plan, say)
     bag = prepared.bag
-    model = _start(prepared, plan, bag.whole)
-    trained = _start(prepared, plan, bag.folded)
+    model, trained = _networks(prepared, plan)
     loop = Loop(
         trained,
         prepared.tokens,
         prepared.corpus.rows("train"),
-        bag.folds,
-        bag.logits,
+        bag.folds if bag else None,
+        bag.logits if bag else None,
         prepared.aims,
         _make_check(model, prepared, plan),
         plan.recipe,
@@ -67,7 +67,7 @@ def train(plan: Plan) -> Checkpoint | None:
         say(f"resumed at step {loop.progress.step}")
     progress = loop.run()
     loop.save()
-    _take_over(model, trained)
+    _take_over(model, trained, blank=plan.blank)
     say(f"trained {progress.step} steps in {progress.seconds:.0f} s of processor time; evaluating")
     predict = predictor_for(model, prepared.tokens, prepared.vocabulary, plan.max_tokens)
     evaluation = calibrate_and_test(predict, prepared, plan.recipe.seed, Cache(work))
@@ -106,25 +106,41 @@ def can_write(target: Path, state: Path, *, resume: bool) -> None:
         state.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _start(prepared: Prepared, plan: Plan, tables: Tables) -> Classifier:
+def _networks(prepared: Prepared, plan: Plan) -> tuple[Classifier, Classifier]:
+    """The network that is kept and the one that is trained: a bag's differ in their vectors."""
+    bag = prepared.bag
+    if bag is not None:
+        return _start(prepared.config, plan, bag, bag.whole), _start(
+            prepared.config, plan, bag, bag.folded
+        )
+    models = []
+    for _ in range(2):
+        torch.manual_seed(plan.recipe.seed)
+        model = Classifier(prepared.config)
+        model.start_blank()
+        models.append(model.to(plan.device))
+    return models[0], models[1]
+
+
+def _start(config: ModelConfig, plan: Plan, bag: Bag, tables: Tables) -> Classifier:
     """A network that is exactly the bag with these vectors; they and the head stay."""
     torch.manual_seed(plan.recipe.seed)
-    model = Classifier(prepared.config)
+    model = Classifier(config)
     model.embedding.set_tables(*tables)
     with torch.no_grad():
-        model.head.weight.copy_(prepared.bag.weight)
-        model.head.bias.copy_(prepared.bag.bias)
+        model.head.weight.copy_(bag.weight)
+        model.head.bias.copy_(bag.bias)
     for part in (model.embedding, model.head):
         part.requires_grad_(requires_grad=False)
     return model.to(plan.device)
 
 
 @torch.no_grad()
-def _take_over(model: Classifier, trained: Classifier) -> None:
-    """Copy everything but the embeddings."""
+def _take_over(model: Classifier, trained: Classifier, *, blank: bool) -> None:
+    """Copy everything; of what started from a bag, all but the embeddings."""
     learnt = trained.state_dict()
     for name, tensor in model.state_dict().items():
-        if not name.startswith("embedding."):
+        if blank or not name.startswith("embedding."):
             tensor.copy_(learnt[name])
 
 
@@ -139,7 +155,7 @@ def _make_check(model: Classifier, prepared: Prepared, plan: Plan) -> Check:
     rows = sample(valid, costs, _CHECK_TOKENS, plan.recipe.seed)
 
     def check(trained: Classifier) -> dict[str, float]:
-        _take_over(model, trained)
+        _take_over(model, trained, blank=plan.blank)
         predict = predictor_for(model, tokens, prepared.vocabulary, plan.max_tokens)
         logits, targets = predict(rows, _CHECK_READ), corpus.targets[rows]
         right = float(np.mean(logits.argmax(axis=1) == targets))

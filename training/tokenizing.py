@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -76,6 +77,17 @@ def make_vocabulary(corpus: Corpus, size: int, given: Path | None, cache: Cache)
 
     text = cache.json("tokenizer", (corpus.digest, kind, size, _HEAD), make)["tokenizer"]
     return Vocabulary(Tokenizer.from_str(text), kind, text)
+
+
+def learn_vocabulary(texts: list[str], size: int, cache: Cache) -> Vocabulary:
+    """Byte-level pairs learnt from texts without labels."""
+    digests = [hashlib.blake2b(text[:_HEAD].encode(), digest_size=16).hexdigest() for text in texts]
+
+    def make() -> dict[str, str]:
+        return {"tokenizer": _learn_bpe(texts, size).to_str()}
+
+    text = cache.json("tokenizer", (digest_of(*digests), "bpe", size, _HEAD), make)["tokenizer"]
+    return Vocabulary(Tokenizer.from_str(text), "bpe", text)
 
 
 def load_vocabulary(path: Path, kind: Kind) -> Vocabulary:

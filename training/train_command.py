@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from models.config import PRESETS
+from models.config import PRESETS, READOUTS
 from models.errors import ConfigError, EngineError
 from models.mechanisms import ATTENTIONS
 from training.data_options import HUB, DataOptions
@@ -18,7 +18,7 @@ from training.finetuning.options import add_options, check_without_start, make_f
 from training.finetuning.recipe import FinePlan
 from training.finetuning.recipe import Recipe as FineRecipe
 from training.plan import Plan
-from training.recipe import Recipe
+from training.recipe import BLANK_BATCH, BLANK_RATE, Recipe
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LONGEST = {"n": 65_536, "n²": 8192}  # tokens read in one piece, by how the cost grows
@@ -73,6 +73,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cache",
         type=Path,
         help="folder for what runs on the same data share (default: .cache next to the output)",
+    )
+    parser.add_argument(
+        "--start",
+        dest="begins_as",
+        default="bag",
+        choices=("bag", "blank"),
+        help="bag: from the best bag of tokens, for prose; blank: from nothing, for sequences "
+        "whose order tells (default: bag)",
+    )
+    parser.add_argument(
+        "--readout",
+        default="mean",
+        choices=READOUTS,
+        help="what the head reads, with --start blank: the mean, the first or the last token",
     )
     add_data_options(parser)
     parser.add_argument("--valid", metavar="DATA", help="a further source, all of it validation")
@@ -174,6 +188,7 @@ def make_plan(args: argparse.Namespace) -> Plan | FinePlan:
     checked = ATTENTIONS[args.attention].validate(params)
     max_tokens = _max_tokens(args.attention, checked, args.max_tokens)
     output = args.output or Path("checkpoints") / name
+    blank = args.begins_as == "blank"
     return Plan(
         name=name,
         task=task,
@@ -186,8 +201,7 @@ def make_plan(args: argparse.Namespace) -> Plan | FinePlan:
             **PRESETS[args.preset],
             "attention": args.attention,
             "attention_params": checked,
-            "damp_repeats": True,
-            "opening": args.opening,
+            **_beginning(args),
         },
         max_tokens=max_tokens,
         recipe=Recipe(
@@ -195,13 +209,26 @@ def make_plan(args: argparse.Namespace) -> Plan | FinePlan:
             budget=args.budget,
             crop=min(args.crop, max_tokens),
             last_crop=min(args.last_crop or 2 * args.crop, max_tokens),
-            rate=args.rate or Recipe().rate,
+            batch_tokens=BLANK_BATCH if blank else Recipe().batch_tokens,
+            rate=args.rate or (BLANK_RATE if blank else Recipe().rate),
             seed=args.seed,
         ),
         device=_device(args.device),
         threads=args.threads,
         resume=args.resume,
+        blank=blank,
     )
+
+
+def _beginning(args: argparse.Namespace) -> dict[str, Any]:
+    """Fields of the network that depend on what it starts from."""
+    if args.begins_as == "bag":
+        if args.readout != "mean":
+            raise ConfigError(f"--readout {args.readout} needs --start blank: a bag is a mean")
+        return {"damp_repeats": True, "opening": args.opening}
+    if args.opening:
+        raise ConfigError("--opening belongs to a bag; leave it out with --start blank")
+    return {"convolution": 3, "readout": args.readout, "position_gain": 0.2}
 
 
 def data_options(args: argparse.Namespace) -> DataOptions:
@@ -234,7 +261,7 @@ def reproducing_command(args: argparse.Namespace, name: str) -> str:
         value = getattr(args, option)
         if value in (None, False, []) or value == action.default:
             continue
-        flag = f"--{option.replace('_', '-')}"
+        flag = action.option_strings[0]
         if value is True:
             words.append(flag)
         elif isinstance(value, list):

@@ -54,7 +54,7 @@ def count_with(bundle: Path) -> Count:
 def make_documents(
     lengths: Lengths, number: int, count: Count, *, seed: int = 0, own: Sequence[str] = ()
 ) -> list[Document]:
-    """So many documents with lengths drawn from a distribution, of the user's texts or written."""
+    """Documents with lengths drawn from a distribution, of the user's texts or written."""
     if isinstance(lengths, AsTheyAre):
         if not own:
             raise ConfigError("--lengths documents needs --documents FOLDER")

@@ -1,4 +1,4 @@
-"""What the papers report, to stand beside our figures."""
+"""Gains that papers report, to compare our figures with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a longer document will take, told from shorter ones before it is tried."""
+"""Time and memory of a longer document, predicted from shorter ones before it is tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process and the conversation with it."""
+"""A worker process, and the lines of JSON exchanged with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class WorkerError(Exception):
-    """A worker that ended before it answered; the message is its last words."""
+    """A worker that ended before it answered; the message is the last line it printed."""
 
 
 class Worker:
@@ -45,14 +45,14 @@ class Worker:
         return self._answer()
 
     def time(self, runs: int) -> list[float]:
-        """The seconds of so many runs."""
+        """The seconds of each of `runs` runs."""
         stdin = self._process.stdin
         try:
             if stdin is not None:
                 stdin.write(f"{runs}\n")
                 stdin.flush()
         except BrokenPipeError:
-            raise WorkerError(self._last_words()) from None
+            raise WorkerError(self._last_line()) from None
         seconds: list[float] = self._answer()["seconds"]
         return seconds
 
@@ -64,11 +64,11 @@ class Worker:
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise WorkerError(self._last_words())
+            raise WorkerError(self._last_line())
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         _, errors = self._process.communicate()
         lines = [line for line in errors.splitlines() if line.strip()]
         code = self._process.returncode

@@ -43,7 +43,7 @@ def export_random(
             checkpoint,
             write_weights=lambda file: save_weights(model, file),
             tokenizer=tokenizer.to_str(),
-            card="# Random weights\n\nTo measure speed and memory; it tells nothing apart.\n",
+            card="# Random weights\n\nTo measure speed and memory; it classifies nothing.\n",
         )
         return export(
             source,

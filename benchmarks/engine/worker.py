@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _measure_memory(engine: Engine, ids: Ids, lengths: Ids) -> dict[str, Any]:
-    """The first run's peak above the baseline; it also tells how long a run takes."""
+    """The first run's peak above the baseline; its time shows how long a run takes."""
     on_torch_cuda = engine.info.device == "cuda" and engine.info.engine == "torch"
     if on_torch_cuda:
         import torch  # noqa: PLC0415 - the engine has loaded it

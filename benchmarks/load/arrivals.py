@@ -1,7 +1,7 @@
-"""When requests are due: a schedule that knows nothing of the service.
+"""When requests are due, independent of how the service answers.
 
-A schedule is an endless stream of seconds from its start, in order. Whoever carries it out sends
-each request at its time, answered or not, and counts its latency from that time.
+A schedule is an endless stream of seconds from its start, in order. Each request is sent at its
+time, whether or not earlier ones were answered, and its latency counts from that time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import takewhile
 
 
 def poisson(rate: float, source: random.Random) -> Iterator[float]:
-    """Arrivals of many callers who know nothing of each other: `rate` a second on average."""
+    """Arrivals of many independent callers: `rate` a second on average."""
     due = 0.0
     while True:
         due += source.expovariate(rate)
@@ -46,7 +46,7 @@ def bursts(
 
 
 def until(seconds: float, schedule: Iterator[float]) -> Iterator[float]:
-    """The part of a schedule that is due before so many seconds."""
+    """The part of a schedule that is due within `seconds`."""
     return takewhile(lambda due: due < seconds, schedule)
 
 

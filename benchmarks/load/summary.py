@@ -180,7 +180,7 @@ def by_request(samples: Iterable[Sample]) -> tuple[RequestKind, ...]:
 
 
 def bucket_end(tokens: int) -> int:
-    """The largest length of the range that holds so many tokens: 64, 128, 256 and so on."""
+    """The largest length of the range that holds `tokens`: 64, 128, 256 and so on."""
     return max(_FIRST_BUCKET, 1 << max(0, tokens - 1).bit_length())
 
 

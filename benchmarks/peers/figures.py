@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.load.samples import Sample, percentile_of_all, to_samples
 from benchmarks.peers import settings as choice
 from benchmarks.peers.registry import Server, Settings
-from benchmarks.peers.runner import LIMIT, SWEEP
+from benchmarks.peers.runner import LIMIT
 from benchmarks.peers.workload import SHORT
 from benchmarks.records import Figure, LoadTest, Run
 from benchmarks.store import Store
@@ -74,7 +74,7 @@ class Results:
             {
                 (test.server, test.scenario, test.settings["round"]): (number, test)
                 for number, test in loaded.load_tests
-                if test.run == run.run and test.sweep == SWEEP
+                if test.run == run.run and test.sweep != choice.SWEEP
             }.values()  # a server that did not start may have been tried again
         )
         if not self._tests:
@@ -116,7 +116,7 @@ class Results:
         return [figure for figure in self.limits if figure.conditions["load"] == load]
 
     def own_seconds(self, load: str) -> dict[int, float]:
-        """Seconds that a document of so many tokens takes on one core without a server."""
+        """Seconds that a document takes on one core without a server, by its tokens."""
         found: dict[int, list[float]] = defaultdict(list)
         for figure in self._limits_of("mixed" if load == "bursts" else load):
             for tokens, seconds in zip(

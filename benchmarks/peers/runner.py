@@ -28,7 +28,6 @@ from benchmarks.servers.monitor import held_by
 from benchmarks.servers.process import Running, StartError
 from benchmarks.store import Store
 
-SWEEP = "peers"
 LIMIT = "limit"
 _TRIES = 2  # of a load during which the host gave the cores to others
 _LIMITED = ("fixed", "mixed", "behind")  # `bursts` has the documents of `mixed`
@@ -152,7 +151,7 @@ class Comparison:
             test.scenario
             for _, test in self.store.load().load_tests
             if test.run == self.run.run
-            and test.sweep == SWEEP
+            and test.sweep != choice.SWEEP
             and test.requests
             and test.server == server.name
             and test.settings["round"] == number
@@ -171,7 +170,7 @@ class Comparison:
             else:
                 same.append(load)
         for settings, loads in wanted:
-            self.measure_server(number, server, settings, loads, SWEEP)
+            self.measure_server(number, server, settings, loads, self.run.run)
 
     def measure_server(
         self, number: int, server: Server, settings: Settings, loads: list[Load], sweep: str

@@ -28,7 +28,6 @@ from benchmarks.servers.memory import forget_peak, status_bytes
 from benchmarks.servers.process import Running, measured_python, run_service
 from benchmarks.store import Store
 
-SWEEP = "service"
 BARE, COLD_START, MEMORY = "bare engine", "cold start", "memory of the service"
 CLIENTS, FEW_CLIENTS = 32, 16
 FLOOD, CALM = 5.0, 0.3  # offered in `overload`, as multiples of the peak
@@ -159,7 +158,7 @@ class Measurements:
         taken = undisturbed(measure, tries)
         about = About(
             run=self._run,
-            sweep=SWEEP,
+            sweep=self._run,
             scenario=load.name,
             info=self.bundle.info,
             settings=self._noted(taken, number) | {"cores": taken.value.monitor.cores},

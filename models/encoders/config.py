@@ -110,6 +110,11 @@ class EncoderConfig:
         if self.attention not in OWN:
             params = ATTENTIONS[self.attention].validate(params)
         object.__setattr__(self, "attention_params", MappingProxyType(params))
+        if self.max_length < 1:
+            raise ConfigError(
+                f"{self.positions} positions, or the attention's limit, leave none beside the "
+                f"{self.specials} special tokens"
+            )
         if self.rotary is not None:
             object.__setattr__(self, "rotary", tuple(self.rotary))
 
@@ -121,8 +126,6 @@ class EncoderConfig:
                     f"{name} must be at most 8 ids below {self.vocab_size}; got {list(ids)}"
                 )
             object.__setattr__(self, name, ids)
-        if self.specials >= self.positions:
-            raise ConfigError(f"{self.positions} positions leave none beside the special tokens")
 
     @property
     def linear(self) -> bool:
@@ -143,7 +146,11 @@ class EncoderConfig:
     @property
     def max_length(self) -> int:
         """Most tokens of a document that it reads at once, without the special tokens."""
-        return self.positions - self.specials
+        most = self.positions
+        if self.attention not in OWN:
+            name = ATTENTIONS[self.attention].max_length
+            most = most if name is None else min(most, int(self.attention_params[name]))
+        return most - self.specials
 
     @property
     def additive(self) -> bool:

@@ -15,8 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from models.attention import Attention
 from models.encoders.attention import create_attentions
-from models.encoders.config import Activation, EncoderConfig
+from models.encoders.config import OWN, Activation, EncoderConfig
 from models.errors import ShapeError
+from models.mechanisms import ATTENTIONS
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
@@ -82,17 +83,20 @@ class EncoderClassifier(nn.Module):
         """Token states (batch, n, width) that sum to count times what the head reads.
 
         What the special tokens add to the mean is shared out evenly among a document's tokens.
+        Where logits are no sum over tokens (`additive`), so is everything: the states say nothing
+        of a token then.
         """
-        if not self.config.additive:
-            raise ShapeError("this head's logits are no sum over tokens")
         check_inputs(ids, lengths, self.config.max_length)
         n, first = ids.shape[1], len(self.config.prefix)
         whole, all_lengths = self.with_specials(ids, lengths)
         states = self.states(whole, all_lengths)
-        mask = torch.arange(whole.shape[1], device=ids.device) < all_lengths[:, None]
-        states = states * mask[:, :, None].to(states.dtype)
         own = torch.arange(n, device=ids.device) < lengths[:, None]
         real = own[:, :, None].to(states.dtype)
+        if not self.config.additive:
+            pooled = self._prepare(self.pooled(states, all_lengths))
+            return pooled[:, None] * real, lengths.clamp(min=1).to(states.dtype)
+        mask = torch.arange(whole.shape[1], device=ids.device) < all_lengths[:, None]
+        states = states * mask[:, :, None].to(states.dtype)
         content = states[:, first : first + n] * real
         extra = states.sum(dim=1) - content.sum(dim=1)  # (batch, width)
         share = extra / lengths.clamp(min=1)[:, None].to(states.dtype)
@@ -162,6 +166,9 @@ class SelfAttention(nn.Module):
         self.heads = config.heads
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.attention = attention
+        # An attention that is no average grows with n: bring it back to one scale.
+        own = config.attention in OWN or ATTENTIONS[config.attention].normalised
+        self.norm_attended = nn.Identity() if own else nn.LayerNorm(config.width)
         self.out = nn.Linear(config.width, config.width)
         self.rotary: Rotary | None = None
         if config.rotary is not None:
@@ -178,7 +185,8 @@ class SelfAttention(nn.Module):
             q, k = self.rotary(q), self.rotary(k)
         of_globals = () if self.qkv_global is None else self._split(self.qkv_global(x))
         attended = self.attention(q, k, v, mask, *of_globals)
-        out: Tensor = self.out(attended.transpose(1, 2).reshape(batch, n, width))
+        attended = attended.transpose(1, 2).reshape(batch, n, width)
+        out: Tensor = self.out(self.norm_attended(attended))
         return out
 
     def _split(self, qkv: Tensor) -> Tensor:

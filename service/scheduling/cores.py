@@ -7,10 +7,10 @@ import os
 import threading
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from models.machine import CGROUP, cpu_quota
 
 
-def own_cores(cgroup: Path = _CGROUP) -> tuple[int, ...]:
+def own_cores(cgroup: Path = CGROUP) -> tuple[int, ...]:
     """The numbers of the cores that this process may use for itself; none where that is unknown.
 
     A container with a quota below its number of cores shares them with others, and must be free
@@ -21,25 +21,12 @@ def own_cores(cgroup: Path = _CGROUP) -> tuple[int, ...]:
     return cores if len(cores) == usable_cores(cgroup) else ()
 
 
-def usable_cores(cgroup: Path = _CGROUP) -> int:
+def usable_cores(cgroup: Path = CGROUP) -> int:
     """Cores that the affinity mask and the container's quota leave to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    quota = _quota(cgroup)
+    quota = cpu_quota(cgroup)
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
-
-
-def _quota(cgroup: Path) -> float | None:
-    """The container's limit in cores (control groups version 2, then 1), or None."""
-    try:
-        if (cgroup / "cpu.max").exists():
-            allowed, period = (cgroup / "cpu.max").read_text().split()
-        else:
-            allowed = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text()
-            period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text()
-        return int(allowed) / int(period) if int(allowed) > 0 else None
-    except (OSError, ValueError):  # no control group, or its limit is the word "max"
-        return None
 
 
 def can_lower_priority() -> bool:

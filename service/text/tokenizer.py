@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
 import time
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from models import windows
 from service.engines.base import Ids
 from service.errors import EmptyText, TooManyTokens
 from service.text.fast_bpe import Encode, fast_encoder
@@ -30,7 +29,6 @@ _QUICK = 8192  # characters that are tokenized in half a millisecond
 # keeps every other thread from running while it makes a list of all tokens' offsets.
 _PART = 32_768
 _SPACE = re.compile(r"(?<=\S)\s(?=\S)")
-_NEAR = 64  # tokens looked at for a word's beginning
 _SURE = 1.1  # a guess of so many times the limit will be above it; offsets cost half as much again
 
 
@@ -107,7 +105,7 @@ class Reader:
         """Windows that so many tokens are read in."""
         if tokens <= self.limit:
             return 1
-        return math.ceil((tokens - self.overlap) / (self.limit - self.overlap))
+        return windows.count_windows(tokens, self.limit, self.overlap)[0]
 
     def read(self, text: str, overflow: Overflow = "window", *, offsets: bool = False) -> Reading:
         """Tokenize a text and decide what of it is read."""
@@ -165,29 +163,14 @@ class Reader:
 
 def cut_windows(text: str, spans: Offsets, limit: int, overlap: int) -> list[Window]:
     """Overlapping windows of about equal length, each beginning and ending with whole words."""
-    total = len(spans)
-    count = math.ceil((total - overlap) / (limit - overlap))
-    size = math.ceil((total + (count - 1) * overlap) / count)  # tokens, at most `limit`
-    windows: list[Window] = []
-    start = 0
-    while True:
-        if total - start <= limit:
-            windows.append(Window(start, total))
-            return windows
-        end = _word_start(text, spans, start + 1, start + size, start + limit)
-        windows.append(Window(start, end))
-        start = _word_start(text, spans, start + 1, max(end - overlap, start + 1), end)
 
+    def begins_word(index: int) -> bool:
+        begin = int(spans[index, 0])
+        around = text[max(0, begin - 1) : begin], text[begin : begin + 1]
+        return not around[1] or any(character.isspace() for character in around)
 
-def _word_start(text: str, spans: Offsets, first: int, token: int, last: int) -> int:
-    """The token from `first` to `last` that begins a word: after `token`, before it, or it."""
-    after = range(token, min(last, token + _NEAR) + 1)
-    before = range(token - 1, max(token - _NEAR, first - 1), -1)
-    for index in itertools.chain(after, before):
-        begin = int(spans[index, 0]) if index < len(spans) else len(text)
-        if begin == len(text) or text[begin].isspace() or text[begin - 1 : begin].isspace():
-            return index
-    return token
+    cut = windows.cut_windows(len(spans), begins_word, limit, overlap)
+    return [Window(start, end) for start, end in cut]
 
 
 def _parts(text: str) -> list[tuple[int, str]]:

@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from models.checkpoint import read_checkpoint
+from models.config import ModelConfig
+from models.errors import ConfigError
 from models.networks import build_network
 from models.weights import load_weights
 from tests.support.labelled import documents, write_jsonl
@@ -184,3 +186,37 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_done(tmp_path:
     with pytest.raises(RunError, match="is no checkpoint"):
         train(plan)
     assert not plan.cache.exists()
+
+
+def test_a_blank_start_learns_what_no_bag_can(tmp_path: Path) -> None:
+    """Which of two words came first: order alone, from the command's options to the checkpoint."""
+    random = np.random.default_rng(0)
+    rows = []
+    for _ in range(600):
+        words = [f"w{i}" for i in random.integers(0, 5, 12)]
+        first, second = sorted(random.choice(12, 2, replace=False))
+        label = int(random.integers(2))
+        words[first], words[second] = ("up", "down") if label else ("down", "up")
+        rows.append({"text": words, "label": ["falls", "rises"][label]})
+    data = write_jsonl(tmp_path / "data.jsonl", rows)
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    arguments = [str(data), "--attention", "softmax", "--preset", "lra", "--start", "blank"]
+    arguments += ["--readout", "last", "--budget", "0.6", "--device", "cpu"]
+    plan = make_plan(parser.parse_args([*arguments, "--output", str(tmp_path / "blank")]))
+    assert isinstance(plan, Plan)
+    assert "--start blank" in plan.command
+    checkpoint = train(plan)
+    assert checkpoint is not None
+    assert isinstance(checkpoint.config, ModelConfig)
+    assert checkpoint.config.readout == "last"
+    assert checkpoint.config.pairs == 0
+    assert checkpoint.evaluation["accuracy"] > 0.9
+    assert checkpoint.evaluation["baseline"]["accuracy"] < 0.75
+
+
+def test_options_of_a_bag_and_of_a_blank_start_do_not_mix(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--readout last needs --start blank"):
+        plan_for(tmp_path, "x", "--readout", "last")
+    with pytest.raises(ConfigError, match="--opening belongs to a bag"):
+        plan_for(tmp_path, "x", "--start", "blank", "--opening", "3")

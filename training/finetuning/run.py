@@ -54,7 +54,13 @@ def fine_tune(plan: FinePlan) -> Checkpoint | None:
     data = read_data(corpus, start.vocabulary(), plan.recipe.seed, Cache(plan.cache), say)
     if int(data.tokens.lengths.max()) == 0:
         raise DataError("the checkpoint's tokenizer finds no token in any document")
-    model = make_network(start, config, plan)
+    model = make_network(
+        start,
+        config,
+        seed=plan.recipe.seed,
+        extension=plan.extension,
+        new_head=plan.new_head,
+    )
     window = min(plan.max_tokens or config.max_length, config.max_length)
     predict = predictor_for(model, data.tokens, data.vocabulary, window, plan.recipe.overlap)
     loop = _make_loop(model, predict, data, plan, _identity(plan, start, config, data), say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from models.encoders.extend import extended_positions
 from models.encoders.network import EncoderClassifier
 from models.errors import ConfigError
 from training.errors import CheckpointError
-from training.finetuning.recipe import FinePlan
+from training.finetuning.recipe import Extension, FinePlan
 from training.tokenizing import Vocabulary, load_vocabulary
+
+#: What another attention brings with it.
+_NEW = re.compile(r"\.attend\.(attention|norm_attended)\.")
 
 
 @dataclass(frozen=True)
@@ -67,15 +71,22 @@ def config_for(start: Start, plan: FinePlan, labels: tuple[str, ...]) -> Encoder
         )
     if not keeps_head(start, labels):
         config = replace(config, num_labels=len(labels), multi_label=False)
-    if plan.attention is not None:
-        config = replace(config, attention=plan.attention, attention_params=plan.attention_params)
+    return changed(config, plan.attention, plan.attention_params, plan.max_tokens)
+
+
+def changed(
+    config: EncoderConfig, attention: str | None, params: dict[str, Any], max_tokens: int | None
+) -> EncoderConfig:
+    """The network with another attention, and with more positions where they are asked for."""
+    if attention is not None:
         if config.rotary is not None:
             raise ConfigError(
                 f"--attention cannot replace that of {config.family}: its layers turn positions "
                 "in two ways"
             )
-    if plan.max_tokens is not None and plan.max_tokens > config.max_length:
-        config = replace(config, positions=plan.max_tokens + config.specials)
+        config = replace(config, attention=attention, attention_params=params)
+    if max_tokens is not None and max_tokens > config.max_length:
+        config = replace(config, positions=max_tokens + config.specials)
     return config
 
 
@@ -84,27 +95,29 @@ def keeps_head(start: Start, labels: tuple[str, ...]) -> bool:
     return start.labels == labels
 
 
-def make_network(start: Start, config: EncoderConfig, plan: FinePlan) -> EncoderClassifier:
+def make_network(
+    start: Start, config: EncoderConfig, *, seed: int, extension: Extension, new_head: bool = False
+) -> EncoderClassifier:
     """The checkpoint's weights where they fit; what is new is drawn from the seed."""
-    torch.manual_seed(plan.recipe.seed)
+    torch.manual_seed(seed)
     model = EncoderClassifier(config)
     stored = _load(start.folder / WEIGHTS)
     wanted = model.state_dict()
     if "positions.weight" in stored and model.positions is not None:
         table = stored["positions.weight"].float()
         stored["positions.weight"] = extended_positions(
-            table, config.positions, start.config.specials, plan.extension
+            table, config.positions, start.config.specials, extension
         )
-    if config.num_labels != start.config.num_labels or plan.new_head:
+    if config.num_labels != start.config.num_labels or new_head:
         stored = {name: tensor for name, tensor in stored.items() if name.split(".")[0] != "head"}
     with torch.no_grad():
         for name, tensor in wanted.items():
             old = stored.get(name, stored.get(name.replace(".qkv_global.", ".qkv.")))
             if old is not None and old.shape == tensor.shape:
                 tensor.copy_(old)
-            elif ".attend.attention." not in name and not name.startswith("head."):
+            elif not name.startswith("head.") and not _NEW.search(name):
                 raise CheckpointError(f"{start.folder / WEIGHTS} lacks {name} or has another shape")
-        if "head.weight" not in stored:
+        if config.num_labels and "head.weight" not in stored:
             torch.nn.init.normal_(model.head.get_parameter("weight"), std=0.02)
             torch.nn.init.zeros_(model.head.get_parameter("bias"))
     return model

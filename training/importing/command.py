@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Say what is there, then import it."""
     from training.importing.folder import opened  # noqa: PLC0415 - --help needs no extra
     from training.importing.network import build  # noqa: PLC0415
-    from training.importing.write import write  # noqa: PLC0415
+    from training.importing.write import write_import  # noqa: PLC0415
 
     folder: Path = args.folder
     with opened(folder, without_head=args.without_head) as (found, weights):
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         target = args.out or Path("checkpoints") / folder.resolve().name
         name = _NOT_IN_NAMES.sub("-", target.name.lower()).strip("-._")[:64] or "imported"
-        written = write(found, build(found, weights), target, name)
+        written = write_import(found, build(found, weights), target, name)
     print(f"written: {target}")
     if written.name == CHECKPOINT:
         print(f"next: longdoc export {target}, or longdoc train DATA --from {target}")

@@ -1,4 +1,4 @@
-"""Writes an imported network: a checkpoint where it has labels, else an encoder to train from."""
+"""Writes an encoder: a checkpoint where it has labels, else something to train from."""
 
 from __future__ import annotations
 
@@ -18,58 +18,73 @@ from training.importing.folder import Found
 from training.storage import storing
 
 
-def write(found: Found, model: EncoderClassifier, target: Path, name: str) -> Path:
-    """Write the folder, whole or not at all; return the path of its description."""
-    config = found.config
+def write_import(found: Found, model: EncoderClassifier, target: Path, name: str) -> Path:
+    """Write what was imported; return the path of its description."""
+    findings = {"found": found.found, "ignored": found.ignored, "notes": found.notes}
     source = {
         "folder": found.folder.name,
         "weights": {p.name: sha256_of(p) for p in sorted(found.folder.glob("*.safetensors"))},
-        **_findings(found),
+        **findings,
     }
-    description: Checkpoint | Encoder
-    if found.labels:
-        marker = CHECKPOINT
-        description = Checkpoint(
-            name=name,
-            task=f"The labels of {found.folder.name}, imported",
-            labels=found.labels,
-            config=config,
-            max_tokens=config.max_length,
-            tokenizer="custom",
-            training={"imported": source},
-            evaluation={},
-        )
-    else:
-        marker = ENCODER
-        description = Encoder(name=name, config=config, max_tokens=config.max_length, source=source)
-    _replaceable(target)
+    task = f"The labels of {found.folder.name}, imported"
+    description = describe(model, name, found.labels, task, source)
+    return write_encoder(
+        target, description, model, found.tokenizer, _card(found, name), found.folder
+    )
+
+
+def describe(
+    model: EncoderClassifier, name: str, labels: tuple[str, ...], task: str, source: dict[str, Any]
+) -> Checkpoint | Encoder:
+    """What is said of a network that has not been evaluated."""
+    config = model.config
+    if not labels:
+        return Encoder(name=name, config=config, max_tokens=config.max_length, source=source)
+    return Checkpoint(
+        name=name,
+        task=task,
+        labels=labels,
+        config=config,
+        max_tokens=config.max_length,
+        tokenizer="custom",
+        training={"imported": source},
+        evaluation={},
+    )
+
+
+def write_encoder(
+    target: Path,
+    description: Checkpoint | Encoder,
+    model: EncoderClassifier,
+    tokenizer: str,
+    card: str,
+    notices: Path | None,
+) -> Path:
+    """Write the folder, whole or not at all, in float32; return the path of its description.
+
+    `notices` is the folder whose LICENSE and NOTICE go with it.
+    """
+    marker = CHECKPOINT if isinstance(description, Checkpoint) else ENCODER
+    if target.exists() and not target.is_dir():
+        raise CheckpointError(f"{target} is a file; name another folder with --out")
     with storing(target), staged_folder(target, marker=_marker(target, marker)) as staged:
         tensors = {key: value.contiguous() for key, value in model.state_dict().items()}
         save_file(tensors, staged / WEIGHTS)
         (staged / WEIGHTS).chmod(0o644)  # the library hides it from all but its owner
-        (staged / TOKENIZER).write_text(found.tokenizer, encoding="utf-8")
-        (staged / CARD).write_text(_card(found, name), encoding="utf-8")
+        (staged / TOKENIZER).write_text(tokenizer, encoding="utf-8")
+        (staged / CARD).write_text(card, encoding="utf-8")
         for file in NOTICES:
-            if (found.folder / file).is_file():
-                shutil.copyfile(found.folder / file, staged / file)
+            if notices is not None and (notices / file).is_file():
+                shutil.copyfile(notices / file, staged / file)
         text = description.model_dump_json(indent=2) + "\n"
         (staged / marker).write_text(text, encoding="utf-8")
     return target / marker
 
 
-def _replaceable(target: Path) -> None:
-    if target.exists() and not target.is_dir():
-        raise CheckpointError(f"{target} is a file; name another folder with --out")
-
-
 def _marker(target: Path, wanted: str) -> str:
-    """An import may replace an import of either kind."""
+    """An encoder may take the place of one of the other kind."""
     other = ENCODER if wanted == CHECKPOINT else CHECKPOINT
     return other if (target / other).is_file() else wanted
-
-
-def _findings(found: Found) -> dict[str, Any]:
-    return {"found": found.found, "ignored": found.ignored, "notes": found.notes}
 
 
 def _card(found: Found, name: str) -> str:

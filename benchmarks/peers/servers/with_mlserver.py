@@ -19,7 +19,7 @@ NAME = "classifier"
 
 
 class Classifier(MLModel):
-    """The runtime; labels are told in the model's metadata, scores in their order."""
+    """The runtime; scores come in the order of the bundle's labels."""
 
     async def load(self) -> bool:
         """Load the model."""

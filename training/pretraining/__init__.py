@@ -1,0 +1,1 @@
+"""Learning from text without labels: `longdoc pretrain` and `longdoc convert`."""
