@@ -20,8 +20,8 @@ from benchmarks.servers.process import unwind_when_terminated
 from benchmarks.store import LOCAL, Store
 from models.errors import ConfigError, LongdocError
 
-_ROUND_SECONDS = {"quick": 25, "full": 75}  # of a server, roughly
-_TRIAL_SECONDS = 35
+_ROUND_SECONDS = {"quick": 20, "full": 65}  # of a server, roughly
+_TRIAL_SECONDS = 22
 
 
 def main() -> int:

@@ -53,7 +53,7 @@ class Plan:
 
 
 QUICK = Plan("quick", 1, 60, behind_seconds=3, bursts_seconds=4, alone=8, rest=1, settle=1)
-SETTINGS = Plan("settings", 1, 160, behind_seconds=8, bursts_seconds=8, alone=8, rest=1, settle=0)
+SETTINGS = Plan("settings", 1, 120, behind_seconds=6, bursts_seconds=4, alone=8, rest=1, settle=0)
 FULL = Plan("full", 3, 600, behind_seconds=15, bursts_seconds=8)
 
 
