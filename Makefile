@@ -64,7 +64,7 @@ bench: $(VENV)/.torch ## Measure time and memory against length, all of it (hour
 
 peers-setup: $(VENV)/.dev .venv-peers-longdoc/.ready $(PEER_NAMES:%=.venv-peers-%/.ready) ## Install the servers that `make peers` compares with
 
-peers: peers-setup ## Compare with other servers (an hour; PEERS=--quick: 5 minutes); resumable
+peers: peers-setup ## Compare with other servers (45 minutes; PEERS=--quick: 3); resumable
 	$(BIN)/python -m benchmarks.peers $(PEERS)
 
 pages: $(VENV)/.dev ## Write the pages of measured figures in docs/ from the stored results

@@ -23,6 +23,9 @@ SCHEMA: Final = 1
 #: The name of softmax attention without a fused kernel; it is not a registered attention.
 UNFUSED = "softmax_unfused"
 
+#: The sweep of load tests that only choose the settings of a server under comparison.
+TRIALS: Final = "settings"
+
 Seconds = Annotated[float, Field(ge=0)]
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]

@@ -11,7 +11,7 @@ import streamlit as st
 
 from benchmarks.fidelity.report import NAME as FIDELITY
 from benchmarks.fidelity.report import SHOWN_AS_EXACT
-from benchmarks.records import Figure, LoadTest, Measurement, Run
+from benchmarks.records import TRIALS, Figure, LoadTest, Measurement, Run
 from benchmarks.store import LOCAL, SHIPPED, Store, load_all
 from dashboard.accuracy import Classifier
 from dashboard.series import in_order
@@ -70,7 +70,7 @@ def read_results(paths: Sequence[Path]) -> Results:
         found.runs.update(each.runs)
         for record in each.measurements:
             found.measurements.setdefault(record.run, []).append(record)
-        found.load_tests.extend(test for _, test in each.load_tests)
+        found.load_tests.extend(test for _, test in each.load_tests if test.sweep != TRIALS)
         found.figures.extend(each.figures)
     return found
 

@@ -13,7 +13,7 @@ from benchmarks.peers import settings as choice
 from benchmarks.peers.registry import Server, Settings
 from benchmarks.peers.runner import LIMIT
 from benchmarks.peers.workload import SHORT
-from benchmarks.records import Figure, LoadTest, Run
+from benchmarks.records import TRIALS, Figure, LoadTest, Run
 from benchmarks.store import Store
 from models.errors import ConfigError
 
@@ -79,7 +79,7 @@ class Results:
         )
         if not self._tests:
             raise ConfigError(f"{store.path} holds no results of {run.run}")
-        self.trials = [test for _, test in loaded.load_tests if test.sweep == choice.SWEEP]
+        self.trials = [test for _, test in loaded.load_tests if test.sweep == TRIALS]
         self.limits = [
             figure
             for figure in loaded.figures

@@ -21,7 +21,7 @@ from benchmarks.peers import settings as choice
 from benchmarks.peers.registry import OURS, Scores, Server, Settings
 from benchmarks.peers.workload import LETTERS, SETTINGS, TITLES, Plan, Workload
 from benchmarks.quiet import Taken, undisturbed
-from benchmarks.records import Figure, LoadTest, Run
+from benchmarks.records import TRIALS, Figure, LoadTest, Run
 from benchmarks.servers.bare_engine import Bare, measure_bare
 from benchmarks.servers.bundle import ServedBundle
 from benchmarks.servers.monitor import held_by
@@ -75,7 +75,7 @@ class Comparison:
                 missing = [name for name in self.loads if (*cell, name) not in known]
                 if missing:
                     loads = [trials.workload.load(name, 1, limits) for name in missing]
-                    trials.measure_server(0, server, settings, loads, choice.SWEEP)
+                    trials.measure_server(0, server, settings, loads, TRIALS)
 
     def measure(self, servers: Sequence[Server], rounds: int) -> None:
         """Measure the rounds, without the loads that this run holds already."""
@@ -139,7 +139,7 @@ class Comparison:
         return [
             test
             for _, test in loaded.load_tests
-            if test.sweep == choice.SWEEP
+            if test.sweep == TRIALS
             and test.requests
             and test.run in same
             and test.bundle is not None

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmarks.peers.registry import Server, Settings
-from benchmarks.records import LoadTest
+from benchmarks.records import TRIALS, LoadTest
 
-SWEEP = "settings"
 LEVEL = 0.02  # a difference below this share is none
 _FAILED = 0.005
 
@@ -47,7 +46,7 @@ def trials_of(server: Server, load: str, tests: Iterable[LoadTest]) -> list[Tria
     found = {
         _key(test.settings["server"]): test
         for test in tests
-        if test.sweep == SWEEP and test.server == server.name and test.scenario == load
+        if test.sweep == TRIALS and test.server == server.name and test.scenario == load
     }
     known = [settings for settings in server.tried if _key(settings) in found]
     return [Trial(settings, found[_key(settings)]) for settings in known]

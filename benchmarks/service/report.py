@@ -18,11 +18,15 @@ _USUALLY_SLOW = 0.05  # share of requests above the 95th percentile
 
 
 class Taken:
-    """What the last finished run of a measure stored."""
+    """The records of the last finished run of a measure."""
 
-    def __init__(self, store: Store, loaded: Loaded, run: Run) -> None:
+    def __init__(self, store: Store, loaded: Loaded, run: Run, others: Sequence[Run] = ()) -> None:
+        """`others` are runs of other bundles, of which the last of each is shown, too."""
         self.run = run
-        self.figures = [figure for figure in loaded.figures if figure.run == run.run]
+        known = {each.run for each in (*others, run)}
+        figures = [figure for figure in loaded.figures if figure.run in known]
+        last = {figure.subject: figure.run for figure in figures}
+        self.figures = [figure for figure in figures if last[figure.subject] == figure.run]
         self.tests = [(n, test) for n, test in loaded.load_tests if test.run == run.run]
         self._store = store
 
@@ -62,7 +66,7 @@ def page_of(store: Store) -> str:
         ended = [run for run in runs if run.finished]
         title = f"## {name.replace('_', ' ').capitalize()}"
         if ended:
-            taken = Taken(store, loaded, ended[-1])
+            taken = Taken(store, loaded, ended[-1], ended if name == "memory" else ())
             parts[name.upper()] = f"{title}\n\n{_SECTIONS[name](taken)}\n\n{taken.head}"
         else:
             missing = f"Nothing is stored: `python -m benchmarks.service {name}` measures it."
@@ -174,15 +178,20 @@ def _cold_start(taken: Taken) -> str:
 def _memory(taken: Taken) -> str:
     figures = [figure for figure in taken.figures if figure.name == MEMORY]
     rows = [
-        [f"{figure.conditions['tokens']:,}", *(mebibytes(value) for value in figure.values)]
+        [
+            f"`{figure.subject}`",
+            f"{figure.conditions['tokens']:,}",
+            *(mebibytes(value) for value in figure.values),
+        ]
         for figure in figures
     ]
-    seconds = figures[0].conditions["after_seconds"]
+    seconds = figures[-1].conditions["after_seconds"]
     text = (
-        "Resident memory of the process before, at the peak and "
-        f"{seconds:g} seconds after one document; what admission predicted for its run."
+        "Resident memory of a fresh service before, at the peak and "
+        f"{seconds:g} seconds after one document, shorter ones first; and what admission predicted "
+        "that the document's run adds. Of each bundle, its last measurement."
     )
-    return f"{text}\n\n{table(['tokens', 'before', 'predicted', 'peak', 'after'], rows)}"
+    return f"{text}\n\n{table(['bundle', 'tokens', 'before', 'predicted', 'peak', 'after'], rows)}"
 
 
 _SECTIONS: dict[str, Callable[[Taken], str]] = {
