@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 #: One line a request goes here.
 requests = logging.getLogger("longdoc.request")
@@ -16,7 +16,7 @@ service = logging.getLogger("longdoc")
 
 def configure(log_format: str, level: str) -> None:
     """Send this program's log lines to standard error in the form asked for."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
     handler.setFormatter(_Json() if log_format == "json" else _Text())
     root = logging.getLogger()
     root.handlers = [handler]
@@ -27,6 +27,13 @@ def configure(log_format: str, level: str) -> None:
 def request_line(**values: Any) -> None:
     """Write the line of one request."""
     requests.info("request", extra={"values": values})
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Hands lines over without waiting until they are written."""
+
+    def flush(self) -> None:
+        """Leave it to the stream."""
 
 
 class _Json(logging.Formatter):

@@ -22,7 +22,7 @@ from typing import TextIO
 _MOST_LINES = 4000  # that wait to be written
 _LONGEST = 16_384  # characters written at once
 _GATHERING = 0.01  # seconds: lines written together cost the threads that wait a switch less each
-_AT_END = 1.0  # seconds that are given to what is still to be written
+_FLUSH_SECONDS = 1.0  # seconds that a flush waits at most
 
 
 class Output(io.TextIOBase):
@@ -51,13 +51,10 @@ class Output(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: no caller waits for a line to be written."""
-
-    def drain(self) -> None:
         """Wait until all is written, but not for long."""
         written = threading.Event()
         self._waiting.put(written)
-        written.wait(_AT_END)
+        written.wait(_FLUSH_SECONDS)
 
     def fileno(self) -> int:
         """The file descriptor."""
@@ -95,9 +92,7 @@ class Output(io.TextIOBase):
             while data:
                 try:
                     data = data[os.write(self._descriptor, data) :]
-                except (
-                    BlockingIOError
-                ):  # somebody made the pipe so; then it says when there is room
+                except BlockingIOError:  # a pipe that somebody made so says when it has room
                     select.select([], [self._descriptor], [])
         except (OSError, ValueError):
             self.dropped += bytes(data).count(b"\n") or text.count("\n")
@@ -117,7 +112,7 @@ def detach() -> None:
 def drain() -> None:
     """Give what is still to be written a moment: before the process ends."""
     for output in _outputs():
-        output.drain()
+        output.flush()
 
 
 def dropped_lines() -> int:

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             opened = opening.result()
             deployment = Deployment(model, opened.engine, tokenizer, opened.factory)
             service = Service(settings, deployment)
-            service.when_ready = lambda: print(announcement(service, host, port), flush=True)
+            service.when_ready = lambda: print(announcement(service, host, port))
             service.start()
             return service
 

@@ -42,7 +42,7 @@ def test_lines_come_in_order_and_whole(pipe: tuple[int, int]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    stream.drain()
+    stream.flush()
     lines = os.read(read, 1 << 20).decode().splitlines()
     for name in "abc":
         mine = [line for line in lines if line.startswith(name)]
@@ -61,7 +61,7 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(pipe: tuple[int, int], blockin
         print("x" * 99, file=stream)
     assert time.thread_time() - begin < 2.0
     begin = time.monotonic()
-    stream.drain()
+    stream.flush()
     assert time.monotonic() - begin < 5.0
     assert 10_000 < stream.dropped < 20_000
     arrived = 0
@@ -76,10 +76,10 @@ def test_what_cannot_be_written_is_counted(pipe: tuple[int, int]) -> None:
         stream = Output(descriptor)
         stream.write("a\nb")
         stream.write("c\nd\n")
-        stream.drain()
+        stream.flush()
         assert stream.dropped == 3
         stream.write("e\n")
-        stream.drain()
+        stream.flush()
         assert stream.dropped == 4
         if descriptor not in (write, None):
             os.close(int(descriptor or 0))
