@@ -137,13 +137,13 @@ def _show_ranking(ranked: list[Candidate]) -> None:
         {
             "rank": place,
             "attention × engine": candidate.title,
-            "reads the longest": candidate.reading,
-            "ruled out by": candidate.misses or None,
             "p95 ms": candidate.p95_ms,
             "memory MB": candidate.memory_mb,
+            "accuracy": candidate.accuracy,
             "documents/s": candidate.documents_per_second,
             "per core": candidate.per_core,
-            "accuracy": candidate.accuracy,
+            "reads the longest": candidate.reading,
+            "ruled out by": candidate.misses or None,
         }
         for place, candidate in enumerate(ranked, 1)
     ]
