@@ -74,7 +74,7 @@ class Results:
             {
                 (test.server, test.scenario, test.settings["round"]): (number, test)
                 for number, test in loaded.load_tests
-                if test.run == run.run and test.sweep != choice.SWEEP
+                if test.run == run.run and test.sweep != TRIALS
             }.values()  # a server that did not start may have been tried again
         )
         if not self._tests:

@@ -151,7 +151,7 @@ class Comparison:
             test.scenario
             for _, test in self.store.load().load_tests
             if test.run == self.run.run
-            and test.sweep != choice.SWEEP
+            and test.sweep != TRIALS
             and test.requests
             and test.server == server.name
             and test.settings["round"] == number
