@@ -133,6 +133,11 @@ class ModelConfig:
         return self.width // self.heads
 
     @property
+    def additive(self) -> bool:
+        """Whether a logit is a sum of one term per token, so that evidence is exact."""
+        return self.readout == "mean"
+
+    @property
     def linear(self) -> bool:
         """Whether time and memory grow in proportion to the length."""
         return ATTENTIONS[self.attention].linear

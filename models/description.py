@@ -25,6 +25,7 @@ from models.config import ModelConfig
 from models.encoders.config import EncoderConfig, NetworkConfig
 from models.errors import BundleError
 from models.files import read_text
+from models.windows import Merge
 
 #: Files that a checkpoint and a bundle both hold.
 WEIGHTS = "weights.safetensors"
@@ -70,6 +71,17 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
+class WindowRecipe(Document):
+    """How a document longer than `max_tokens` is read, in training as in service.
+
+    overlap   tokens that neighbouring windows share
+    merge     what stands for the document: the mean of its windows, or the surest one
+    """
+
+    overlap: Annotated[int, Field(ge=0, le=1 << 20)]
+    merge: Merge = "mean"
+
+
 class Description(Document):
     """What a checkpoint and the bundle made from it both say of a network.
 
@@ -80,6 +92,7 @@ class Description(Document):
     max_tokens   the longest document it reads in one piece
     tokenizer    the kind of tokenizer
     evaluation   how well it does on documents it was not trained on
+    windows      how longer documents are read; None: as the service is set
     """
 
     name: Name
@@ -89,6 +102,7 @@ class Description(Document):
     max_tokens: MaxTokens
     tokenizer: TokenizerKind
     evaluation: JsonObject
+    windows: WindowRecipe | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -1,11 +1,22 @@
-"""Windows of a document that is longer than its network reads at once. Free of torch and NumPy."""
+"""Documents longer than a network reads at once: what of them is read, and how it is merged.
+
+Training, export and the service all read documents by these functions. Free of torch and NumPy.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, get_args
 
+#: What to do with a document that is too long: windows over all of it, its beginning, its
+#: beginning and end joined, or refuse it.
+Overflow = Literal["window", "truncate", "head_tail", "error"]
+OVERFLOWS: Final[tuple[str, ...]] = get_args(Overflow)
+#: What stands for a document read in windows: the mean of their logits, weighted by tokens, or the
+#: logits of the window that is surest of its label.
+Merge = Literal["mean", "strongest"]
 #: Tokens that neighbouring windows share, unless a request says otherwise.
 OVERLAP = 256
 _NEAR = 64  # tokens looked at for the beginning of a word
@@ -33,6 +44,24 @@ def cut_windows(
         windows.append((start, end))
         start = _word_start(total, begins_word, start + 1, max(end - overlap, start + 1), end)
     return [*windows, (start, total)]
+
+
+def head_and_tail(total: int, limit: int) -> tuple[int, int]:
+    """Where the beginning ends and the end begins that are read of a longer document.
+
+    A quarter of what fits comes from the beginning, the rest from the end.
+    """
+    head = min(total, limit // 4)
+    return head, max(head, total - (limit - head))
+
+
+def window_weights(sizes: Sequence[int], certainty: Sequence[float], merge: Merge) -> list[float]:
+    """What each window's logits weigh in the document's; `certainty` is its highest probability."""
+    if merge == "mean":
+        total = max(1, sum(sizes))
+        return [size / total for size in sizes]
+    best = max(range(len(sizes)), key=certainty.__getitem__)
+    return [float(index == best) for index in range(len(sizes))]
 
 
 def _word_start(

@@ -21,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from models.windows import Overflow
 from service.engines.base import Floats
 from service.errors import DeadlinePassed, Draining, InvalidRequest, Overloaded
 from service.scheduling.queue import Call, Caller, Inference
 from service.scheduling.scheduler import JobResult, Scheduler
 from service.text.evidence import cut_passages, weigh
 from service.text.merge import Result, WindowOutput, merge
-from service.text.tokenizer import Overflow, Reader, Reading, Window
+from service.text.tokenizer import Reader, Reading, Window
 
 _AT_ONCE = 4  # texts of a request, and windows of a text, that are queued at once for each worker
 
@@ -123,7 +124,8 @@ class Document:
     def _read(self) -> None:
         """Tokenize, find the passages when evidence is wanted, and queue the first windows."""
         started = time.monotonic()
-        reader, text, with_evidence = self.pipeline.reader, self.text, self.options.evidence > 0
+        reader, text = self.pipeline.reader, self.text
+        with_evidence = self.options.evidence > 0 and self.pipeline.exact_evidence
         reading = reader.read(text, self.options.on_overflow, offsets=with_evidence)
         if with_evidence:
             self._passages = cut_passages(text)
@@ -205,6 +207,7 @@ class Document:
                 outputs,
                 top_k=options.top_k,
                 evidence=options.evidence,
+                how=self.pipeline.reader.merge,
             )
         except Exception as error:  # whatever it was, the caller must know
             self._fail(error)
@@ -242,11 +245,14 @@ class Pipeline:
         reader: Reader,
         scheduler: Scheduler,
         bytes_per_token: float = 0.0,
+        *,
+        exact_evidence: bool = True,
     ) -> None:
         self.labels = list(labels)
         self.reader = reader
         self.scheduler = scheduler
         self.bytes_per_token = bytes_per_token
+        self.exact_evidence = exact_evidence  # where it is not, there is none
         self.observe_wasted: Callable[[int], object] = lambda _tokens: None
         self._promised = 0.0  # predicted seconds of all that is admitted and not answered
         self._waiters: deque[asyncio.Future[None]] = deque()  # bulk requests, for room

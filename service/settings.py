@@ -94,7 +94,10 @@ class Settings:
         auto="the model's limit for each worker",
     )
     window_overlap: int = _setting(
-        256, "tokens that neighbouring windows of a long document share", low=0, high=1 << 20
+        256,
+        "tokens that neighbouring windows of a long document share, unless the bundle says so",
+        low=0,
+        high=1 << 20,
     )
     timeout_ms: int = _setting(
         30_000, "time for an answer when the request names none", low=1, high=600_000

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.networks import Network
-from models.windows import OVERLAP, cut_windows
+from models.probabilities import softmax
+from models.windows import OVERLAP, Merge, cut_windows, window_weights
 from training.batches import group_by_length, pad
 from training.tokenizing import Tokens, Vocabulary
 
@@ -29,6 +30,7 @@ class Predictor:
     begins       whether each entry of the vocabulary begins a word
     blank        whether each entry is white space only
     overlap      tokens that neighbouring windows share
+    merge        what stands for a document of several windows
     """
 
     model: Network
@@ -37,6 +39,7 @@ class Predictor:
     begins: NDArray[np.bool_]
     blank: NDArray[np.bool_]
     overlap: int = OVERLAP
+    merge: Merge = "mean"
 
     def __call__(
         self, rows: Ints, read: int | None = None, progress: Callable[[int], object] | None = None
@@ -45,34 +48,54 @@ class Predictor:
         windows = [
             (position, start, end)
             for position, row in enumerate(rows)
-            for start, end in self.windows(self.tokens.document(int(row), 0, read))
+            for start, end in self.windows_of(int(row), read)
         ]
         sizes = np.array([end - start for _, start, end in windows])
-        sums = np.zeros((len(rows), self.model.config.num_labels))
-        weights = np.zeros(len(rows))
+        found = np.zeros((len(windows), self.model.config.num_labels))
         for group in group_by_length(sizes, _BATCH_TOKENS):
             pieces = [self._piece(rows, windows[index]) for index in group]
             logits = infer(self.model, *pad(pieces))
-            for index, row_logits in zip(group, logits, strict=True):
-                position, size = windows[index][0], max(1, int(sizes[index]))
-                sums[position] += size * row_logits
-                weights[position] += size
+            found[group] = logits
             if progress is not None:
                 progress(int(sizes[group].sum()))
-        return sums / weights[:, None]
+        return self._merged(np.array([position for position, _, _ in windows]), sizes, found)
+
+    def _merged(self, owners: Ints, sizes: Ints, found: Floats) -> Floats:
+        """Each document's logits from those of its windows, which stand side by side."""
+        certainty = softmax(found).max(axis=1)
+        merged = []
+        for of_document in np.split(np.arange(len(owners)), np.flatnonzero(np.diff(owners)) + 1):
+            weights = window_weights(
+                np.maximum(1, sizes[of_document]).tolist(),
+                certainty[of_document].tolist(),
+                self.merge,
+            )
+            merged.append(np.average(found[of_document], axis=0, weights=weights))
+        return np.array(merged)
 
     def _piece(self, rows: Ints, window: tuple[int, int, int]) -> Ints:
         position, start, end = window
         return self.tokens.document(int(rows[position]), start, end)
 
+    def windows_of(self, row: int, read: int | None = None) -> list[tuple[int, int]]:
+        """Where a document is cut, or the first `read` tokens of it."""
+        if self.tokens.begins is None:
+            return self.windows(self.tokens.document(row, 0, read))
+        first, last = int(self.tokens.offsets[row]), int(self.tokens.offsets[row + 1])
+        last = last if read is None else min(last, first + read)
+        return self._cut(np.asarray(self.tokens.begins[first:last]))
+
     def windows(self, ids: Ints) -> list[tuple[int, int]]:
         """Where a document is cut: one window if it fits."""
-        if len(ids) <= self.max_tokens:
-            return [(0, len(ids))]
         starts = self.begins[ids]
         starts[1:] |= self.blank[ids[:-1]]
+        return self._cut(starts)
+
+    def _cut(self, starts: NDArray[np.bool_]) -> list[tuple[int, int]]:
+        if len(starts) <= self.max_tokens:
+            return [(0, len(starts))]
         overlap = min(self.overlap, self.max_tokens // 2)
-        return cut_windows(len(ids), starts.__getitem__, self.max_tokens, overlap)
+        return cut_windows(len(starts), starts.__getitem__, self.max_tokens, overlap)
 
 
 def infer(model: Network, ids: Tensor, lengths: Tensor) -> Floats:
@@ -89,6 +112,7 @@ def predictor_for(
     vocabulary: Vocabulary,
     max_tokens: int,
     overlap: int = OVERLAP,
+    merge: Merge = "mean",
 ) -> Predictor:
     """A predictor in evaluation mode, with word beginnings from the vocabulary."""
     begins = np.ones(vocabulary.size, dtype=np.bool_)
@@ -97,4 +121,4 @@ def predictor_for(
         for token, index in vocabulary.tokenizer.get_vocab().items():
             begins[index] = token[0] in "ĠĊĉč"  # a space, line feed, tab or return
             blank[index] = all(character in "ĠĊĉč" for character in token)
-    return Predictor(model.eval(), tokens, max_tokens, begins, blank, overlap)
+    return Predictor(model.eval(), tokens, max_tokens, begins, blank, overlap, merge)

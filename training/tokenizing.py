@@ -49,6 +49,7 @@ class Tokens:
 
     ids: Array  # (tokens,)
     offsets: NDArray[np.int64]  # (documents + 1,)
+    begins: Array | None = None  # (tokens,), whether a token begins a word; None: its id says so
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -133,7 +134,25 @@ def tokenize(corpus: Corpus, vocabulary: Vocabulary, cache: Cache) -> Tokens:
 
     ids = cache.array("ids", key, make_ids)
     offsets = cache.array("offsets", key, make_offsets)
-    return Tokens(ids, np.asarray(offsets))
+    begins = None
+    if vocabulary.kind == "custom":
+        begins = cache.array("begins", key, lambda: _word_starts(vocabulary.tokenizer, corpus))
+    return Tokens(ids, np.asarray(offsets), begins)
+
+
+def _word_starts(tokenizer: Tokenizer, corpus: Corpus) -> Array:
+    """Which tokens begin a word, by the white space around them, as the service finds them."""
+    parts = [np.zeros(0, np.bool_)]
+    with ProgressBar("finding words", len(corpus.texts), "document") as bar:
+        for text in corpus.texts:
+            encoding = tokenizer.encode_batch([text], add_special_tokens=False)[0]
+            begins = [
+                begin == len(text) or text[begin].isspace() or text[max(0, begin - 1)].isspace()
+                for begin, _ in encoding.offsets
+            ]
+            parts.append(np.array(begins, np.bool_))
+            bar.add(1)
+    return np.concatenate(parts)
 
 
 def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[list[int]]:

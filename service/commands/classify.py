@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import ConfigError
 from models.extras import require
 from models.progress import ProgressBar
+from models.windows import OVERFLOWS
 from service.bulk.source import Source, is_rows
 from service.settings import Settings, read_settings
 
@@ -59,9 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("table", "jsonl"), default="table", help="[table]")
     parser.add_argument("--top-k", type=int, default=3, metavar="N", help="labels to score [3]")
     parser.add_argument("--evidence", type=int, default=0, metavar="N", help="passages to show [0]")
-    parser.add_argument(
-        "--on-overflow", choices=("window", "truncate", "error"), default="window", help="[window]"
-    )
+    parser.add_argument("--on-overflow", choices=OVERFLOWS, default="window", help="[window]")
     parser.add_argument("--glob", default="*.txt", help="files to take from folders [*.txt]")
     parser.add_argument("--no-progress", action="store_true", help="show no progress")
     for name in _SETTINGS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -15,6 +15,7 @@ from pydantic import (
     field_validator,
 )
 
+from models.windows import Overflow
 from service.errors import EmptyText, InvalidRequest
 from service.text.merge import Result
 
@@ -89,10 +90,11 @@ class ClassifyRequest(EstimateRequest):
         Field(description="How many labels to score; all when null.", examples=[3]),
     ] = 3
     on_overflow: Annotated[
-        Literal["window", "truncate", "error"],
+        Overflow,
         Field(
             description="What to do with a text that is longer than the model reads in one "
-            "piece: read it in overlapping windows, read its beginning, or refuse it."
+            "piece: read it in overlapping windows, read its beginning, read its beginning and "
+            "end joined, or refuse it."
         ),
     ] = "window"
     evidence: Annotated[

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from models.bundle import Bundle
-from models.description import TOKENIZER
+from models.description import TOKENIZER, WindowRecipe
 from models.errors import BundleError
 from service.engines.base import Engine, EngineFactory
 from service.logs import service as log
@@ -52,6 +52,8 @@ class Model:
     digest: str
     accuracy: Mapping[str, Any]
     certificate: Mapping[str, Any]
+    windows: WindowRecipe | None = None
+    additive: bool = True  # whether logits are sums over tokens, so that evidence is exact
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Deployment:
 
     def start(self, settings: Settings, observe: Callable[[BatchRun], None]) -> Running:
         """Run the self-test, fit the cost model, start the workers."""
-        reader = Reader(self.tokenizer, self.model.max_tokens, settings.window_overlap)
+        windows = self.model.windows or WindowRecipe(overlap=settings.window_overlap)
+        reader = Reader(self.tokenizer, self.model.max_tokens, windows.overlap, windows.merge)
         canary = reader.read(CANARY, "truncate").ids
         clock = work_clock(self.engine)
         self_test, cost = run_self_test(
@@ -73,7 +76,13 @@ class Deployment:
         )
         policy = choose_policy(settings, self, batching=self_test.batching)
         scheduler = Scheduler(self.engine, cost, policy, work_clock=clock, observe=observe)
-        pipeline = Pipeline(self.model.labels, reader, scheduler, self_test.bytes_per_token)
+        pipeline = Pipeline(
+            self.model.labels,
+            reader,
+            scheduler,
+            self_test.bytes_per_token,
+            exact_evidence=self.model.additive,
+        )
         return Running(self, settings, self_test, scheduler, pipeline)
 
 
@@ -178,6 +187,8 @@ def describe(bundle: Bundle, precision: str) -> Model:
         digest=bundle.digest,
         accuracy=_scalars(manifest.evaluation),
         certificate=_scalars(bundle.certificate(graph)) if graph else {},
+        windows=manifest.windows,
+        additive=manifest.config.additive,
     )
 
 

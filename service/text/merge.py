@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from models.errors import EngineError
+from models.windows import Merge, window_weights
 from service.engines.base import Floats
 from service.text.evidence import Shares, combine, strongest
 from service.text.tokenizer import Reading
@@ -83,14 +84,17 @@ def merge(
     *,
     top_k: int | None,
     evidence: int,
+    how: Merge = "mean",
 ) -> Result:
-    """Average the windows' logits, weighted by their tokens, and rank labels and passages."""
+    """Merge the windows' logits, and rank labels and passages."""
     weights, logits = [1.0], windows[0].logits  # (labels,)
     if len(windows) > 1:
         sizes = [len(window) for window in reading.windows]
-        total = sum(sizes)
-        weights = [size / total for size in sizes]  # (windows,)
-        logits = np.average([window.logits for window in windows], axis=0, weights=sizes)
+        certainty: list[float] = []
+        if how == "strongest":
+            certainty = [max(_probabilities(window.logits.tolist())) for window in windows]
+        weights = window_weights(sizes, certainty, how)  # (windows,)
+        logits = np.average([window.logits for window in windows], axis=0, weights=weights)
     scores = _probabilities(logits.tolist())
     order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
     best = order[0]

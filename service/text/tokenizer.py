@@ -6,18 +6,17 @@ import os
 import re
 import time
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from models import windows
+from models.windows import Overflow
 from service.engines.base import Ids
 from service.errors import EmptyText, TooManyTokens
 from service.text.fast_bpe import Encode, fast_encoder
 
-Overflow = Literal["window", "truncate", "error"]
 Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
 
 # The workers are the parallelism: a tokenizer that starts threads of its own would take cores
@@ -67,13 +66,16 @@ class Reading:
 class Reader:
     """Tokenizes for one model, and learns what that takes."""
 
-    def __init__(self, tokenizer: Tokenizer, limit: int, overlap: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, limit: int, overlap: int, merge: windows.Merge = "mean"
+    ) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
         self._encode: Encode | None = None
         self.limit = limit
         self.overlap = min(overlap, limit // 2)
+        self.merge = merge  # what stands for a document of several windows
         self._tokens_per_character = 0.3
         self._seconds_per_character = 1e-6
 
@@ -121,16 +123,20 @@ class Reader:
             if overflow == "error":
                 raise TooManyTokens(
                     f"the text has {total} tokens; the model reads {self.limit} in one piece: "
-                    "ask for on_overflow 'window' or 'truncate'"
+                    "ask for on_overflow 'window', 'head_tail' or 'truncate'"
                 )
             if overflow == "window" and spans is None:
                 ids, spans = self._tokenize(text, offsets=True)
-        if total <= self.limit or overflow == "truncate" or spans is None:
-            windows = [Window(0, min(total, self.limit))]
+            if overflow == "head_tail":
+                head, tail = windows.head_and_tail(total, self.limit)
+                ids = np.concatenate([ids[:head], ids[tail:]])
+                spans = None if spans is None else np.concatenate([spans[:head], spans[tail:]])
+        if total <= self.limit or overflow != "window" or spans is None:
+            cut = [Window(0, min(total, self.limit))]
         else:
-            windows = cut_windows(text, spans, self.limit, self.overlap)
+            cut = cut_windows(text, spans, self.limit, self.overlap)
         self._learn(text, total, time.thread_time() - started)
-        return Reading(ids, spans[:, 1] if spans is not None else None, tuple(windows), total)
+        return Reading(ids, spans[:, 1] if spans is not None else None, tuple(cut), total)
 
     def _tokenize(self, text: str, *, offsets: bool) -> tuple[Ids, Offsets | None]:
         ids: list[Ids] = []

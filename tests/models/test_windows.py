@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.windows import cut_windows
+from models.windows import cut_windows, head_and_tail, window_weights
 
 
 @given(
@@ -38,3 +38,17 @@ def test_a_text_without_words_is_cut_anywhere() -> None:
     windows = cut_windows(1000, lambda _: False, 100, 10)
     assert len(windows) == 11
     assert {start - end for (_, end), (start, _) in itertools.pairwise(windows)} == {-10}
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_head_and_tail_fill_what_fits_and_do_not_overlap(total: int, limit: int) -> None:
+    head, tail = head_and_tail(total, limit)
+    assert 0 <= head <= tail <= max(total, head)
+    if total > limit:
+        assert head == limit // 4
+        assert head + total - tail == limit
+
+
+def test_windows_weigh_by_tokens_or_the_surest_stands_for_all() -> None:
+    assert window_weights([30, 10], [0.5, 0.9], "mean") == [0.75, 0.25]
+    assert window_weights([30, 10], [0.5, 0.9], "strongest") == [0.0, 1.0]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import string
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from models.classifier import Classifier
 from models.config import ModelConfig
+from models.probabilities import softmax
 from models.windows import OVERLAP
 from service.text.tokenizer import Reader
 from tests.support.labelled import documents, write_jsonl
@@ -18,9 +23,16 @@ from training.corpus import read_corpus
 from training.data_options import DataOptions
 from training.prediction import Predictor, infer, predictor_for
 from training.storage import Cache
-from training.tokenizing import Vocabulary, make_vocabulary, tokenize
+from training.tokenizing import Vocabulary, load_vocabulary, make_vocabulary, tokenize
 
 LIMIT = 64
+#: Single letters, and the same inside a word: a word takes several tokens.
+_PIECES = {
+    piece: number
+    for number, piece in enumerate(
+        [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)], start=1
+    )
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +63,47 @@ def test_windows_are_those_of_the_service(
         assert windows == [(w.start, w.end) for w in reader.read(text).windows]
         long += len(windows) > 1
     assert long > 10
+
+
+def test_a_tokenizer_of_another_kind_is_cut_where_the_service_cuts(
+    reading: tuple[Predictor, Vocabulary, list[str]], tmp_path: Path
+) -> None:
+    _, _, texts = reading
+    pieces = Tokenizer(WordPiece({"[UNK]": 0, **_PIECES}, unk_token="[UNK]"))  # noqa: S106
+    pieces.pre_tokenizer = BertPreTokenizer()
+    pieces.save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path / "tokenizer.json", "custom")
+    corpus = read_corpus(DataOptions(str(write_jsonl(tmp_path / "data.jsonl", documents(30)))))
+    assert corpus.texts == texts
+    tokens = tokenize(corpus, vocabulary, Cache(tmp_path))
+    model = Classifier(
+        ModelConfig(vocab_size=vocabulary.size, num_labels=3, attention="linear", width=16)
+    )
+    predict = predictor_for(model, tokens, vocabulary, LIMIT, 7)
+    reader = Reader(pieces, LIMIT, 7)
+    found = [predict.windows_of(index) for index in range(len(texts))]
+    assert found == [[(w.start, w.end) for w in reader.read(text).windows] for text in texts]
+    assert max(map(len, found)) > 1
+
+
+def test_the_surest_window_may_stand_for_a_document(
+    reading: tuple[Predictor, Vocabulary, list[str]],
+) -> None:
+    predict, _, texts = reading
+    rows = np.arange(len(texts))
+    found = replace(predict, merge="strongest")(rows)
+    several = 0
+    for index in rows:
+        ids = predict.tokens.document(int(index))
+        windows = predict.windows(ids)
+        parts = [
+            infer(predict.model, torch.from_numpy(ids[None, a:b]), torch.tensor([b - a]))[0]
+            for a, b in windows
+        ]
+        surest = max(parts, key=lambda logits: softmax(logits[None]).max())
+        assert np.allclose(found[index], surest, atol=1e-5)
+        several += len(windows) > 1
+    assert several
 
 
 def test_a_document_is_the_mean_of_its_windows_by_their_tokens(

@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from models.encoders.network import EncoderClassifier
 from models.progress import ProgressBar
+from models.windows import Merge, window_weights
 from training.finetuning.batches import Batch, Ints, Window, chunks, make_batches, padded
 from training.finetuning.recipe import Recipe
 from training.state import Progress, load_state, save_state
@@ -118,15 +119,13 @@ class Loop:
         parts = chunks(batch)
         aims = self.targets[torch.from_numpy(batch.documents)]
         if len(parts) == 1:
-            loss = functional.cross_entropy(
-                merged(self._logits(batch, 0, parts[0]), batch.windows, len(aims)), aims
-            )
+            loss = self._loss(self._logits(batch, 0, parts[0]), batch.windows, aims)
             loss.backward()  # type: ignore[no-untyped-call]
             return float(loss.detach())
         with torch.no_grad():
             found = [self._logits(batch, number, part) for number, part in enumerate(parts)]
         logits = torch.cat(found).requires_grad_()
-        loss = functional.cross_entropy(merged(logits, batch.windows, len(aims)), aims)
+        loss = self._loss(logits, batch.windows, aims)
         (wanted,) = torch.autograd.grad(loss, logits)
         at = 0
         for number, part in enumerate(parts):
@@ -134,6 +133,9 @@ class Loop:
             again.backward(wanted[at : at + len(part)])  # type: ignore[no-untyped-call]
             at += len(part)
         return float(loss.detach())
+
+    def _loss(self, logits: Tensor, windows: Ints, aims: Tensor) -> Tensor:
+        return functional.cross_entropy(merged(logits, windows, self.recipe.merge), aims)
 
     def _logits(self, batch: Batch, number: int, part: Ints) -> Tensor:
         """Logits (windows, labels) of a chunk; the same again gives the same dropout."""
@@ -206,13 +208,17 @@ class Loop:
                     }
 
 
-def merged(logits: Tensor, windows: Ints, documents: int) -> Tensor:
-    """Windows' logits to documents': their mean, weighted by tokens, as a service merges them."""
-    owner = torch.from_numpy(windows[:, 0])
-    weight = torch.from_numpy(np.maximum(1, windows[:, 2] - windows[:, 1])).float()
-    total = torch.zeros(documents).index_add(0, owner, weight)
-    share = (weight / total[owner])[:, None]
-    return torch.zeros(documents, logits.shape[1]).index_add(0, owner, logits * share)
+def merged(logits: Tensor, windows: Ints, merge: Merge) -> Tensor:
+    """Windows' logits to documents', as a service merges them; windows stand by document."""
+    owners = windows[:, 0]
+    sizes = np.maximum(1, windows[:, 2] - windows[:, 1])
+    certainty = logits.detach().softmax(dim=1).amax(dim=1).numpy()
+    weights: list[float] = []
+    for own in np.split(np.arange(len(owners)), np.flatnonzero(np.diff(owners)) + 1):
+        weights += window_weights(sizes[own].tolist(), certainty[own].tolist(), merge)
+    shares = torch.tensor(weights, dtype=logits.dtype)[:, None] * logits
+    total = logits.new_zeros(int(owners[-1]) + 1, logits.shape[1])
+    return total.index_add(0, torch.from_numpy(owners), shares)
 
 
 def make_optimizer(model: EncoderClassifier, recipe: Recipe) -> torch.optim.AdamW:

@@ -45,6 +45,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"tokens that neighbouring windows share (default: {recipe.overlap})",
     )
     group.add_argument(
+        "--merge",
+        choices=("mean", "strongest"),
+        help="what stands for a document in windows: their mean, weighted by tokens, or the window "
+        "that is surest (default: mean)",
+    )
+    group.add_argument(
         "--precision",
         choices=("auto", "bf16", "fp32"),
         help="what training computes in (default: bf16 where the processor is faster in it)",
@@ -64,11 +70,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_RECIPE = ("epochs", "rate", "layer_decay", "batch_tokens", "overlap", "merge", "precision")
 #: The destinations of these options, but `start`.
 OWN: Final = (
-    "epochs", "layer_decay", "batch_tokens", "overlap", "precision", "gradient_checkpointing",
-    "extend", "new_head",
-)  # fmt: skip
+    *(option for option in _RECIPE if option != "rate"),
+    "gradient_checkpointing",
+    "extend",
+    "new_head",
+)
 
 
 def check_without_start(args: argparse.Namespace) -> None:
@@ -102,9 +111,7 @@ def make_fine_plan(
         raise ConfigError(f"--max-tokens must be at most {_MOST_TOKENS}; got {args.max_tokens}")
     recipe = Recipe(
         **{
-            option: getattr(args, option)
-            for option in ("epochs", "rate", "layer_decay", "batch_tokens", "overlap", "precision")
-            if getattr(args, option) is not None
+            option: getattr(args, option) for option in _RECIPE if getattr(args, option) is not None
         },
         frugal={"on": True, "off": False}.get(args.gradient_checkpointing or "auto"),
         seed=args.seed,

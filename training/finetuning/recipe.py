@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from models.windows import Merge
 from training.data_options import DataOptions
 
 Half = Literal["auto", "bf16", "fp32"]
@@ -24,6 +25,7 @@ class Recipe:
     clip           largest norm of the gradient
     batch_tokens   tokens a step, padding included
     overlap        tokens that neighbouring windows of a document share
+    merge          what stands for a document: the mean of its windows, or the surest one
     precision      bf16 where the processor multiplies it faster (auto), or one of the two
     checks         how often the validation documents are read
     patience       checks without a gain after which training stops
@@ -38,6 +40,7 @@ class Recipe:
     clip: float = 1.0
     batch_tokens: int = 8192
     overlap: int = 64
+    merge: Merge = "mean"
     precision: Half = "auto"
     checks: int = 6
     patience: int = 3

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from models.checkpoint import CHECKPOINT, Checkpoint, write_checkpoint
+from models.description import WindowRecipe
 from models.encoders.checkpoint import NOTICES
 from models.encoders.config import EncoderConfig
 from models.encoders.network import EncoderClassifier
@@ -62,7 +63,10 @@ def fine_tune(plan: FinePlan) -> Checkpoint | None:
         new_head=plan.new_head,
     )
     window = min(plan.max_tokens or config.max_length, config.max_length)
-    predict = predictor_for(model, data.tokens, data.vocabulary, window, plan.recipe.overlap)
+    recipe = plan.recipe
+    predict = predictor_for(
+        model, data.tokens, data.vocabulary, window, recipe.overlap, recipe.merge
+    )
     loop = _make_loop(model, predict, data, plan, _identity(plan, start, config, data), say)
     if state.exists():
         loop.restore()
@@ -81,6 +85,7 @@ def fine_tune(plan: FinePlan) -> Checkpoint | None:
         config=config,
         max_tokens=window,
         tokenizer=data.vocabulary.kind,
+        windows=WindowRecipe(overlap=predict.overlap, merge=predict.merge),
         training=_provenance(plan, start, data, loop),
         evaluation=evaluation,
     )
@@ -119,7 +124,7 @@ def _make_loop(
     model.frugal = frugal if recipe.frugal is None else recipe.frugal
     half = recipe.precision == "bf16" or (recipe.precision == "auto" and bf16_pays())
     rows = data.corpus.rows("train")
-    windows = [predict.windows(data.tokens.document(int(row), 0)) for row in rows]
+    windows = [predict.windows_of(int(row)) for row in rows]
     longest = max(end - start for cut in windows for start, end in cut)
     loop = Loop(
         model,

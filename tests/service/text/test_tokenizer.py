@@ -50,6 +50,19 @@ def test_overflow() -> None:
     assert whole.used == whole.total == cut.total
 
 
+@pytest.mark.parametrize("offsets", [False, True])
+def test_head_and_tail_are_read_as_one_piece(offsets: bool) -> None:
+    text = " ".join(f"word{number}" for number in range(200))
+    whole, both = reader().read(text), reader().read(text, "head_tail", offsets=offsets)
+    assert (both.used, len(both.windows), both.truncated, both.total) == (64, 1, True, whole.total)
+    assert both.ids.tolist() == [*whole.ids[:16], *whole.ids[-48:]]
+    if both.ends is not None:
+        assert len(both.ends) == 64
+        assert both.ends[-1] == len(text)
+    short = reader().read("two words", "head_tail")
+    assert short.used == short.total
+
+
 @pytest.mark.parametrize("text", ["", "   ", "\n\u2003"])
 def test_white_space_is_no_text(text: str) -> None:
     with pytest.raises(EmptyText):

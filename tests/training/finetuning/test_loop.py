@@ -87,7 +87,10 @@ def test_windows_are_merged_by_their_tokens() -> None:
     logits = torch.tensor([[1.0, 0.0], [4.0, 3.0], [2.0, 2.0]])
     windows = np.array([[0, 0, 30], [0, 25, 35], [1, 0, 7]])
     expected = torch.tensor([[1.75, 0.75], [2.0, 2.0]])
-    torch.testing.assert_close(merged(logits, windows, 2), expected)
+    torch.testing.assert_close(merged(logits, windows, "mean"), expected)
+    surest = torch.tensor([[1.0, 0.0], [2.0, 2.0]])
+    logits[1, 1] = 4.0
+    torch.testing.assert_close(merged(logits, windows, "strongest"), surest)
 
 
 def test_lower_layers_learn_slower_and_vectors_do_not_decay() -> None:
