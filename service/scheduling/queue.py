@@ -110,16 +110,20 @@ class JobQueue:
 
     def push(self, job: Job) -> None:
         """Add a job."""
-        policy = self._policy
-        due = job.caller.arrival + policy.list_delay * job.ahead
-        if job.caller.bulk:
-            due += policy.bulk_yield
         if isinstance(job, Inference):
             self._learn(job.tokens)
-            if job.tokens > self._longest_short:
-                due += policy.overtake
-        heapq.heappush(self._heap, (due, next(self._counter), job))
+        heapq.heappush(self._heap, (self.due(job), next(self._counter), job))
         self._waiting.add(job)
+
+    def due(self, job: Job) -> float:
+        """The time by which jobs are ordered."""
+        policy, caller = self._policy, job.caller
+        due = caller.arrival + policy.list_delay * job.ahead
+        if caller.bulk:
+            due += policy.bulk_yield
+        if job.tokens > self._longest_short:
+            due += policy.overtake
+        return due
 
     def remove(self, job: Job) -> None:
         """Take a job out, if it is still there."""
