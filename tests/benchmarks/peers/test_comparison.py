@@ -21,6 +21,8 @@ from benchmarks.store import Store
 from models.errors import ConfigError
 from tests.support.small_bundle import shared_bundle
 
+pytestmark = pytest.mark.slow
+
 PLAN = Plan(
     "tiny",
     rounds=1,

@@ -16,6 +16,8 @@ from benchmarks.service.report import page_of, recovered_after
 from benchmarks.store import Store
 from tests.support.small_bundle import shared_bundle
 
+pytestmark = pytest.mark.slow
+
 PLAN = Plan("quick", 1, 20, 1, 0.3, 2, (64, 400))
 
 
