@@ -20,6 +20,7 @@ from export.weights_file import share_weights
 from models.bundle import MANIFEST, Bundle, Graph, Precision, load_bundle, seal_bundle
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.description import CARD, TOKENIZER, WEIGHTS
+from models.encoders.checkpoint import NOTICES
 from models.errors import ExportError
 from models.files import staged_folder
 from models.networks import Network, build_network
@@ -42,11 +43,17 @@ def export(
     A precision that cannot be exported or certified is named in the manifest as not valid.
     """
     checkpoint = read_checkpoint(source)
+    if getattr(checkpoint.config, "multi_label", False):
+        raise ExportError(
+            f"{source} gives several labels a document, which the service cannot tell yet"
+        )
     model = build_network(checkpoint.config).eval()
     load_weights(model, source / WEIGHTS)
     documents = read_documents(held_out, source / TOKENIZER, checkpoint.max_tokens)
     with staged_folder(target, marker=MANIFEST) as folder:
-        for file in (TOKENIZER, CARD, *(picture.name for picture in source.glob("*.png"))):
+        notices = (name for name in NOTICES if (source / name).is_file())
+        pictures = (picture.name for picture in source.glob("*.png"))
+        for file in (TOKENIZER, CARD, *notices, *pictures):
             shutil.copyfile(source / file, folder / file)
         save_weights(model, folder / WEIGHTS)
         (folder / WEIGHTS).chmod(0o644)
