@@ -11,6 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.store import Store
+from dashboard.remote import rates
 from tests.support.results import fill, fill_bundles
 from tests.support.serving import TEXT, Served, serving
 
@@ -145,9 +146,20 @@ def test_live_shows_a_running_service(served: Served, tmp_path: Path) -> None:
     assert any(metric.label == "requests/s" for metric in test.metric)
 
 
-def test_live_keeps_a_bounded_history(served: Served, tmp_path: Path) -> None:
+def test_live_keeps_the_last_five_minutes(served: Served, tmp_path: Path) -> None:
     test = page("live", tmp_path / "none.sqlite", tmp_path, address=served.url).run()
-    assert test.session_state["live"]["history"].maxlen == 150
+    kept = test.session_state["live"]
+    now = kept["last"][0]
+    older = rates({}, {}, 1.0) | {"requests": -1.0}
+    kept["history"].extend({"when": now - 800 + 2 * number, **older} for number in range(400))
+    kept["last"] = (kept["last"][0] - 2.0, kept["last"][1])
+    before = len(kept["history"])
+    test.run()
+    assert not test.exception
+    history = test.session_state["live"]["history"]
+    assert len(history) == before == 150
+    assert history[-1]["requests"] >= 0  # the newest is in, the oldest has gone
+    assert now - history[0]["when"] < 301
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9", "ftp://x", "not an address", "http://"])
