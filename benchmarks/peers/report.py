@@ -206,6 +206,8 @@ def _not_best(results: Results) -> str:
             best = best_settings(server, load, results.trials)
             if row is not None and trials and row.settings != best:
                 found.append(f"{server.title} in ({LETTERS[load]}): {_words(best)}")
+    if not results.trials:
+        return "No settings were tried: every server ran with the first of its list."
     if not found:
         return "Every server ran each load with the settings that did best in its trials."
     return (
@@ -231,7 +233,7 @@ def _absent(results: Results) -> list[str]:
         tests = results.of(server.name)
         if not any(test.requests for test in tests):
             reason = tests[-1].note if tests else "no part of this comparison"
-            lines.append(f"**{server.title}**: {reason}.")
+            lines.append(f"**{server.title}**: {reason.removeprefix(f'{server.title} ')}.")
     return lines
 
 

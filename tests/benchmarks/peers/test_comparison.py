@@ -122,6 +122,7 @@ def test_the_page_shows_every_server_load_and_goal(results: Results) -> None:
         assert f"{row.cells['documents/s'].middle:.1f}" in page
     assert len(goals(results)) == len(GOALS) + 1
     assert "by tokens:" in page
+    assert "No settings were tried" in page
 
 
 def test_a_page_needs_a_finished_comparison(tmp_path: Path) -> None:
