@@ -18,6 +18,7 @@ COPY . .
 RUN pip install --no-deps --constraint constraints.txt . \
     && pip uninstall --yes pip setuptools
 
+# CUDA and cuDNN come as packages; the service finds their libraries wherever pip put them.
 FROM build AS build-cuda
 RUN python -m ensurepip \
     && python -m pip uninstall --yes onnxruntime \
@@ -44,8 +45,7 @@ CMD ["serve"]
 FROM base AS cuda
 COPY --from=build-cuda /opt/longdoc /opt/longdoc
 ENV NVIDIA_VISIBLE_DEVICES=all \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
-    LD_LIBRARY_PATH=/opt/longdoc/lib/python3.11/site-packages/nvidia/cublas/lib:/opt/longdoc/lib/python3.11/site-packages/nvidia/cuda_runtime/lib:/opt/longdoc/lib/python3.11/site-packages/nvidia/cudnn/lib:/opt/longdoc/lib/python3.11/site-packages/nvidia/cufft/lib:/opt/longdoc/lib/python3.11/site-packages/nvidia/curand/lib:/opt/longdoc/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 FROM base AS cpu
 COPY --from=build /opt/longdoc /opt/longdoc

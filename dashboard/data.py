@@ -15,7 +15,7 @@ from benchmarks.records import TRIALS, Figure, LoadTest, Measurement, Run
 from benchmarks.store import LOCAL, SHIPPED, Store, load_all
 from dashboard.accuracy import Classifier
 from dashboard.series import in_order
-from models.bundle import MANIFEST, ROOT, Manifest, find_bundles
+from models.bundle import FORMAT, MANIFEST, ROOT, Manifest, find_bundles
 from models.description import parse
 from models.errors import BundleError
 
@@ -95,7 +95,7 @@ def read_classifiers(root: Path) -> list[Classifier]:
     found = []
     for path in find_bundles(root):
         try:
-            manifest = parse(Manifest, path, MANIFEST, 1)
+            manifest = parse(Manifest, path, MANIFEST, FORMAT)
         except BundleError:
             continue
         found.append(

@@ -28,6 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help='held-out documents to certify on, one {"text": "…"} per line; they are not stored',
     )
+    add_documents(parser)
+    parser.add_argument(
+        "--share",
+        action="store_true",
+        help="keep the tokenizer and the tables of vectors in a folder `shared` beside the bundle, "
+        "once for all bundles that hold the same",
+    )
     parser.add_argument(
         "--precision",
         nargs="+",
@@ -57,11 +64,24 @@ def run(args: argparse.Namespace) -> int:
             bundle_version=args.bundle_version,
             precisions=args.precision,
             held_out=args.text,
+            count=args.documents,
+            share=args.share,
             report=lambda line, name=name: print(f"{name}: {line}", file=sys.stderr),  # type: ignore[misc]
         )
         print(summary(bundle, time.monotonic() - started))
         all_valid = all_valid and bundle.manifest.graphs["fp32"].valid
     return 0 if all_valid else 1
+
+
+def add_documents(parser: argparse.ArgumentParser) -> None:
+    """Declare how many documents are measured on."""
+    parser.add_argument(
+        "--documents",
+        type=int,
+        default=400,
+        metavar="N",
+        help="documents to measure on at most (default: 400)",
+    )
 
 
 def summary(bundle: Bundle, seconds: float) -> str:

@@ -58,13 +58,12 @@ class Documents:
         return tokens[(start + np.arange(length)) % len(tokens)]
 
 
-def read_documents(path: Path | None, tokenizer_file: Path, max_tokens: int) -> Documents:
-    """The held-out documents of a JSON Lines file with a field `text`, or our own sentences."""
-    texts = _own_texts() if path is None else _read_texts(path)
+def read_documents(
+    path: Path | None, tokenizer: Tokenizer, max_tokens: int, count: int = COUNT
+) -> Documents:
+    """Held-out documents of a JSON Lines file with a field `text`, or our own sentences."""
+    texts = _own_texts(count) if path is None else _read_texts(path, count)
     source = "built-in sentences" if path is None else f"{path.name}, SHA-256 {sha256_of(path)}"
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     encoded = tokenizer.encode_batch_fast(texts)
     ids = [np.array(item.ids[:max_tokens], dtype=np.int64) for item in encoded]
     ids = [tokens for tokens in ids if len(tokens)]
@@ -73,14 +72,19 @@ def read_documents(path: Path | None, tokenizer_file: Path, max_tokens: int) -> 
     return Documents(source, tuple(ids))
 
 
-def _own_texts() -> list[str]:
+def compose(sentences: int, seed: int) -> str:
+    """A text of so many of our own sentences, the same every time."""
+    return " ".join(np.random.default_rng(seed).choice(_SENTENCES, sentences))
+
+
+def _own_texts(count: int) -> list[str]:
     """Documents of one to sixty sentences each, the same every time."""
     random = np.random.default_rng(0)
-    sizes = np.exp(random.uniform(0, np.log(60), COUNT)).astype(int)
+    sizes = np.exp(random.uniform(0, np.log(60), count)).astype(int)
     return [" ".join(random.choice(_SENTENCES, size)) for size in sizes]
 
 
-def _read_texts(path: Path) -> list[str]:
+def _read_texts(path: Path, count: int) -> list[str]:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
     if path.stat().st_size > _MAX_FILE_BYTES:
@@ -88,7 +92,7 @@ def _read_texts(path: Path) -> list[str]:
     texts: list[str] = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
-            if len(texts) == COUNT:
+            if len(texts) == count:
                 break
             try:
                 texts.append(str(json.loads(line)["text"]))

@@ -12,7 +12,6 @@ import onnx_ir
 import torch
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
-from torch.nn import functional
 
 from export.fused_attention import TRANSLATIONS
 from models.errors import ExportError
@@ -24,23 +23,26 @@ SYMBOLIC = {
     "ids": ("batch", "tokens"),
     "lengths": ("batch",),
     "logits": ("batch",),
-    "contributions": ("batch", "tokens"),
+    "states": ("batch", "tokens"),
+    "counts": ("batch",),
 }
 _PREFIX = "model."  # of the names of weights in a traced graph
 
 
 class _Traced(nn.Module):
-    """The network with its logits apart from the contributions, so that either can be had alone."""
+    """The network with what its logits are a mean of.
+
+    States and counts are there in any case; a token's contributions are its state, times the head,
+    divided by the count.
+    """
 
     def __init__(self, model: Network) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         states, count = self.model.read(ids, lengths)  # (batch, n, width), (batch,)
-        logits = self.model.head(states.sum(dim=1) / count[:, None])
-        shares = states / count[:, None, None]
-        return logits, functional.linear(shares, self.model.head.get_parameter("weight"))
+        return self.model.head(states.sum(dim=1) / count[:, None]), states, count
 
 
 def trace(model: Network) -> onnx.ModelProto:
@@ -58,7 +60,7 @@ def trace(model: Network) -> onnx.ModelProto:
                 dynamo=True,
                 opset_version=OPSET,
                 input_names=["ids", "lengths"],
-                output_names=["logits", "contributions"],
+                output_names=["logits", "states", "counts"],
                 dynamic_shapes={"ids": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}},
                 custom_translation_table=TRANSLATIONS,
                 optimize=False,

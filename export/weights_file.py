@@ -1,102 +1,47 @@
-"""A graph whose weights lie in the bundle's safetensors file, so that they are stored once.
+"""A graph whose weights lie in the bundle's safetensors files, so that they are stored once.
 
-Safetensors keeps each tensor's bytes in one piece, which is what ONNX means by external data:
-a file, an offset and a length. What the file holds in float16 is cast in the graph; ONNX
-Runtime does so once, when it opens the session.
+A weight of the graph is found by its name. What is stored in 16 bits is widened when the bundle is
+opened: the graph declares the type that it computes with.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
+from models.description import TABLES, WEIGHTS
 from models.errors import ExportError
-
-_TYPES: dict[str, tuple[int, type[np.floating]]] = {
-    "F32": (TensorProto.FLOAT, np.float32),
-    "F16": (TensorProto.FLOAT16, np.float16),
-}
-_MAX_HEADER = 1 << 24
+from models.tensors import Array
 
 
-@dataclass(frozen=True)
-class StoredTensor:
-    """Where a tensor lies in the file."""
+def share_weights(model: onnx.ModelProto, stored: Mapping[str, Array]) -> int:
+    """Take the stored weights' values out of the graph, by name; return how many there are.
 
-    onnx_type: int
-    numpy_type: type[np.floating]
-    shape: tuple[int, ...]
-    offset: int
-    length: int
-
-
-def read_layout(path: Path) -> dict[str, StoredTensor]:
-    """Where every floating-point tensor of a safetensors file lies."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > _MAX_HEADER:
-            raise ExportError(f"{path.name} has a header of {size} bytes; that is no safetensors")
-        header = json.loads(file.read(size))
-    layout = {}
-    for name, entry in header.items():
-        if name == "__metadata__" or entry["dtype"] not in _TYPES:
-            continue
-        begin, end = entry["data_offsets"]
-        layout[name] = StoredTensor(
-            *_TYPES[entry["dtype"]], tuple(entry["shape"]), 8 + size + begin, end - begin
-        )
-    return layout
-
-
-def share_weights(model: onnx.ModelProto, path: Path) -> int:
-    """Point the graph's weights into the file, by name; return how many there are.
-
-    A weight whose values differ from the file's in more than its type is an ExportError.
+    A weight whose values differ from what is stored in more than its type is an ExportError.
     """
-    layout = read_layout(path)
-    content = np.memmap(path, dtype=np.uint8, mode="r")
-    graph = model.graph
-    casts, shared = [], 0
-    for initializer in graph.initializer:
-        stored = layout.get(initializer.name)
-        if stored is None or initializer.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+    shared = 0
+    for weight in model.graph.initializer:
+        if weight.name not in stored:
             continue
-        raw = content[stored.offset : stored.offset + stored.length]
-        values = raw.view(stored.numpy_type).reshape(stored.shape)
-        used = numpy_helper.to_array(initializer)
-        if used.shape != stored.shape or not np.array_equal(values.astype(used.dtype), used):
-            raise ExportError(f"{initializer.name} of the graph is not what {path.name} holds")
-        if initializer.data_type != stored.onnx_type:
-            casts.append(
-                helper.make_node(
-                    "Cast", [initializer.name + ".stored"], [initializer.name],
-                    to=initializer.data_type,
-                )
-            )  # fmt: skip
-            initializer.name += ".stored"
-        _point(initializer, stored, path.name)
+        if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            continue
+        used = numpy_helper.to_array(weight)
+        values = stored[weight.name]
+        if used.shape != values.shape or not np.array_equal(values.astype(used.dtype), used):
+            raise ExportError(f"{weight.name} of the graph is not what the bundle holds")
+        _empty(weight)
         shared += 1
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
-    del graph.node[:]
-    graph.node.extend([*casts, *nodes])
     return shared
 
 
-def _point(initializer: TensorProto, stored: StoredTensor, location: str) -> None:
-    name = initializer.name
-    initializer.Clear()
-    initializer.name = name
-    initializer.data_type = stored.onnx_type
-    initializer.dims.extend(stored.shape)
-    initializer.data_location = TensorProto.EXTERNAL
-    for key, value in (
-        ("location", location),
-        ("offset", stored.offset),
-        ("length", stored.length),
-    ):
-        initializer.external_data.add(key=key, value=str(value))
+def _empty(weight: TensorProto) -> None:
+    name, kind, dims = weight.name, weight.data_type, list(weight.dims)
+    weight.Clear()
+    weight.name, weight.data_type = name, kind
+    weight.dims.extend(dims)
+    weight.data_location = TensorProto.EXTERNAL
+    location = TABLES if name.startswith("embedding.") else WEIGHTS
+    weight.external_data.add(key="location", value=location)

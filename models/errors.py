@@ -11,9 +11,24 @@ LongdocError            anything whose message tells the user what to change (ex
 Whatever is not a LongdocError is a fault of ours (exit code 1).
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from models.terminal import printable
+
+_LONGEST = 300  # characters that are shown of what a library says
+
 
 class LongdocError(Exception):
-    """Base of the errors whose message tells the user what to change."""
+    """Base of the errors whose message tells the user what to change.
+
+    A message may quote a stranger's file: it is shown without what a terminal would act on.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), keep="\n\t")
 
 
 class ConfigError(LongdocError, ValueError):
@@ -26,6 +41,18 @@ class ShapeError(LongdocError, ValueError):
 
 class BundleError(LongdocError):
     """A bundle that is damaged, incomplete, unsafe or too new."""
+
+
+@contextmanager
+def bundle_errors(what: str, *, other_than: type[Exception] = LongdocError) -> Iterator[None]:
+    """Turn whatever a library raises on a stranger's file into a BundleError of one sentence."""
+    try:
+        yield
+    except (LongdocError, other_than, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{what}: {said[:_LONGEST]}") from None
 
 
 class EngineError(LongdocError):

@@ -1,11 +1,17 @@
-"""Files and folders that appear whole or not at all, and digests. Free of torch."""
+"""Files and folders that appear whole or not at all, and files of which nothing is believed.
+
+What a folder holds may be a link, a pipe, a sparse file of a terabyte, or change while it is
+read: a file is opened once, without waiting, and what is checked is what was opened. Free of torch.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,21 +38,48 @@ def inner_file(folder: Path, name: str) -> Path:
     if not is_plain_name(name):
         raise BundleError(f"{folder}: {name!r} is not a plain file name; it could leave the folder")
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+        regular = path.is_file()
+    except (OSError, RuntimeError):  # a link that leads to itself
+        inside, regular = True, False
+    if not inside:
         raise BundleError(f"{path} leads out of its folder; put the file itself there")
-    if not path.is_file():
+    if not regular:
         raise BundleError(f"{path} is missing or is not a regular file; copy the folder again")
     return path
+
+
+@contextmanager
+def open_file(path: Path, limit: int) -> Iterator[tuple[io.BufferedReader, int]]:
+    """A regular file and its size, refused before anything is read when it is too long."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        raise BundleError(f"{path} cannot be opened: {error.strerror}") from None
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise BundleError(f"{path} is missing or is not a regular file; copy the folder again")
+        if status.st_size > limit:
+            raise BundleError(f"{path} has {status.st_size} bytes; at most {limit} are allowed")
+        try:
+            yield file, status.st_size
+        except OSError as error:
+            raise BundleError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """A file's bytes, refused before it is read when it has more than `limit`."""
+    with open_file(path, limit) as (file, size):
+        return file.read(size)
 
 
 def read_text(folder: Path, name: str, limit: int) -> str:
     """A file's UTF-8 text, refused before it is read when it is longer than `limit` bytes."""
     path = inner_file(folder, name)
-    size = path.stat().st_size
-    if size > limit:
-        raise BundleError(f"{path} has {size} bytes; at most {limit} are allowed")
     try:
-        return path.read_bytes().decode()
+        return read_file(path, limit).decode()
     except UnicodeDecodeError as error:
         raise BundleError(f"{path} is not UTF-8 text: {error}") from None
 

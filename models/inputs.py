@@ -24,9 +24,9 @@ from models.errors import ConfigError
 #: Spreads the pairs of an id with any other over the table; odd, about 2^32 over the golden ratio.
 PAIR_FACTOR = 2_654_435_761
 #: Rows of a table of pairs, and entries of its vocabulary, for which rows are computed exactly.
-MAX_ROWS = 1 << 28
+MAX_ROWS = 1 << 22
 
-_LARGEST = 1 << 30  # two numbers below it add up to less than 2^31
+_LARGEST = 1 << 23  # two numbers below it add up to less than 2^24
 
 
 class TokenVectors(nn.Embedding):
@@ -101,14 +101,15 @@ def _in_table(rows: Tensor, table: Tensor | None, size: int) -> Tensor:
 def pair_rows(ids: Tensor, rows: int, vocab_size: int) -> Tensor:
     """Each token's row (batch, n) in a table for it and the one before; the first has 0 before it.
 
-    The row is (before * PAIR_FACTOR + id) % rows. No number on the way reaches 2^31: OpenVINO
-    and some kernels for GPUs compute in 32 bits what a graph declares as 64.
+    The row is (before * PAIR_FACTOR + id) % rows. No number on the way exceeds 2^24: OpenVINO
+    computes whole numbers in float32, whatever the graph declares, and is exact only up to there.
     """
     if rows > MAX_ROWS or vocab_size > MAX_ROWS:
         raise ConfigError(
             f"a table of pairs has at most {MAX_ROWS} rows and ids; got {rows} and {vocab_size}"
         )
-    before = functional.pad(ids[:, :-1], (1, 0))
+    # Not `pad`: the CUDA provider of ONNX Runtime pads no whole numbers.
+    before = torch.cat([torch.zeros_like(ids[:, :1]), ids[:, :-1]], dim=1)
     return (_times(before, PAIR_FACTOR % rows, rows, vocab_size) + ids % rows) % rows
 
 

@@ -6,6 +6,7 @@ exactly what will be stored, so that what is evaluated is what is shipped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -19,6 +20,8 @@ from models.files import written_whole
 #: Tensors with at least this many entries are stored as float16.
 LARGE = 10_000
 
+_TABLES = "embedding."
+
 
 def round_weights(model: nn.Module) -> None:
     """Round the matrices in place to what float16 can hold."""
@@ -28,37 +31,55 @@ def round_weights(model: nn.Module) -> None:
                 tensor.copy_(tensor.half())
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write all weights and buffers; the file appears whole or not at all."""
-    tensors = {
+def save_weights(model: nn.Module, path: Path, *, tables: Path | None = None) -> None:
+    """Write all weights and buffers; a file appears whole or not at all.
+
+    With `tables`, the vectors of tokens and pairs go into that file.
+    """
+    stored = {
         name: (tensor.half() if _stored_short(tensor) else tensor).contiguous().cpu()
         for name, tensor in model.state_dict().items()
     }
-    with written_whole(path) as partial:
-        partial.write_bytes(save(tensors))  # `save_file` would hide it from all but its owner
+    if tables is not None:
+        apart = {name for name in stored if name.startswith(_TABLES)}
+        _write(tables, {name: stored.pop(name) for name in sorted(apart)})
+    _write(path, stored)
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill the model; every tensor must be there, in its shape, and no other."""
+def load_weights(model: nn.Module, *paths: Path) -> None:
+    """Fill the model; every tensor must be in one of the files, in its shape, and no other."""
+    tensors: dict[str, Tensor] = {}
+    name = ", ".join(path.name for path in paths)
     try:
-        tensors = load_file(path)
+        for path in paths:
+            tensors |= load_file(path)
     except (SafetensorError, OSError) as error:
-        raise BundleError(f"cannot read weights from {path.name}: {error}") from None
+        raise BundleError(f"cannot read weights from {name}: {error}") from None
+    fill_weights(model, tensors, name)
+
+
+def fill_weights(model: nn.Module, tensors: Mapping[str, Tensor], name: str) -> None:
+    """Fill the model with these tensors; `name` is where they are from."""
     wanted = model.state_dict()
     missing, extra = sorted(set(wanted) - set(tensors)), sorted(set(tensors) - set(wanted))
     if missing or extra:
         raise BundleError(
-            f"{path.name} does not fit this model: lacks {missing or 'nothing'}, "
+            f"{name} does not fit this model: lacks {missing or 'nothing'}, "
             f"has {extra or 'nothing'} too much"
         )
-    for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
+    for tensor, values in tensors.items():
+        if values.shape != wanted[tensor].shape:
             raise BundleError(
-                f"{path.name}: {name} is {tuple(tensor.shape)}, this model wants "
-                f"{tuple(wanted[name].shape)}"
+                f"{name}: {tensor} is {tuple(values.shape)}, this model wants "
+                f"{tuple(wanted[tensor].shape)}"
             )
         with torch.no_grad():
-            wanted[name].copy_(tensor)
+            wanted[tensor].copy_(values)
+
+
+def _write(path: Path, tensors: dict[str, Tensor]) -> None:
+    with written_whole(path) as partial:
+        partial.write_bytes(save(tensors))  # `save_file` would hide it from all but its owner
 
 
 def _stored_short(tensor: Tensor) -> bool:

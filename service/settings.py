@@ -51,11 +51,13 @@ class Settings:
     )
     bundles: Path = _setting(ROOT, "folder in which bundles are found by name")  # noqa: RUF009
     engine: str = _setting(
-        "auto", "what runs the network", choices=("auto", "onnxruntime", "torch")
+        "auto", "what runs the network", choices=("auto", "onnxruntime", "openvino", "torch")
     )
     device: str = _setting("auto", "where it runs", choices=("auto", "cpu", "cuda"))
     precision: str = _setting(
-        "fp32", "which of the bundle's graphs", choices=("fp32", "fp16", "int8")
+        "fp32",
+        "which of the bundle's graphs; with OpenVINO, what it computes the fp32 graph in",
+        choices=("fp32", "fp16", "int8", "bf16", "f16"),
     )
     host: str = _setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
     port: int = _setting(8000, "port to listen on; 0 picks a free one", low=0, high=65535)

@@ -12,7 +12,7 @@ import torch
 
 from models.bundle import MANIFEST, load_bundle
 from models.checkpoint import read_checkpoint
-from models.description import TOKENIZER, WEIGHTS, Description
+from models.description import TABLES, TOKENIZER, WEIGHTS, Description
 from models.networks import build_network
 from models.weights import load_weights
 from training.baseline import make_baseline
@@ -39,9 +39,9 @@ def evaluate_folder(
 ) -> Evaluated:
     """Evaluate a checkpoint's or a bundle's weights with PyTorch."""
     torch.set_num_threads(max(1, threads))
-    description = _describe(folder)
+    description, weights, tokenizer = _read(folder)
     model = build_network(description.config)
-    load_weights(model, folder / WEIGHTS)
+    load_weights(model, *weights)
     corpus = read_corpus(options, only_test=True)
     rows = corpus.rows("test")
     if not len(rows):
@@ -49,7 +49,7 @@ def evaluate_folder(
     targets = _targets(corpus, description.labels)
     with tempfile.TemporaryDirectory() as scratch:
         kept = Cache(cache or Path(scratch))
-        vocabulary = load_vocabulary(folder / TOKENIZER, description.tokenizer)
+        vocabulary = load_vocabulary(tokenizer, description.tokenizer)
         tokens = tokenize(corpus, vocabulary, kept)
         predict = predictor_for(model, tokens, vocabulary, description.max_tokens)
         subject = Subject(
@@ -64,10 +64,13 @@ def evaluate_folder(
     return Evaluated(description.name, len(rows), report)
 
 
-def _describe(folder: Path) -> Description:
+def _read(folder: Path) -> tuple[Description, tuple[Path, ...], Path]:
+    """What a folder describes, its files of weights, and its tokenizer."""
     if (folder / MANIFEST).is_file():
-        return load_bundle(folder).manifest
-    return read_checkpoint(folder)
+        bundle = load_bundle(folder)
+        weights = (bundle.file(WEIGHTS), bundle.file(TABLES))
+        return bundle.manifest, weights, bundle.file(TOKENIZER)
+    return read_checkpoint(folder), (folder / WEIGHTS,), folder / TOKENIZER
 
 
 def _targets(corpus: Corpus, labels: tuple[str, ...]) -> Ints:

@@ -39,10 +39,9 @@ class Document:
 
 def count_with(bundle: Path) -> Count:
     """Counts tokens with a bundle's tokenizer."""
-    from tokenizers import Tokenizer  # noqa: PLC0415 - load tests of a running service need none
+    from models.bundle import load_bundle  # noqa: PLC0415 - load tests of a service need none
 
-    tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
-    tokenizer.no_truncation()
+    tokenizer = load_bundle(bundle).tokenizer()
 
     def count(texts: Sequence[str]) -> list[int]:
         encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)

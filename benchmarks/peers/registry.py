@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.load.loops import post
+from benchmarks.servers.bundle import write_plain_bundle
 from benchmarks.servers.process import (
     ROOT,
     Running,
@@ -88,7 +89,7 @@ class Server:
         port = free_port()
         with TemporaryDirectory(prefix="peer-", ignore_cleanup_errors=True) as folder:
             variables = {
-                "PEER_BUNDLE": str(bundle.resolve()),
+                "PEER_BUNDLE": str(write_plain_bundle(bundle, Path(folder))),
                 "PEER_PORT": str(port),
                 "PEER_SETTINGS": json.dumps(dict(settings)),
                 "BENTOML_HOME": folder,
@@ -229,8 +230,8 @@ SERVERS: tuple[Server, ...] = (
 LEFT_OUT: Mapping[str, str] = {
     "infinity": "it serves ONNX classifiers through Optimum's `ORTModelForSequenceClassification` "
     "and a Transformers pipeline: a Transformers configuration and the inputs `input_ids` and "
-    "`attention_mask` are required, and there is no hook for other inputs. This graph takes `ids`, "
-    "`lengths` and `explain`.",
+    "`attention_mask` are required, and there is no hook for other inputs. This graph takes `ids` "
+    "and `lengths`.",
     "text-embeddings-inference": "its ONNX backend always feeds `input_ids` and `attention_mask` "
     "and reads the sizes of a Transformers `config.json`; a graph with other inputs is refused by "
     "ONNX Runtime. It would have to be another graph, and the comparison is of servers.",

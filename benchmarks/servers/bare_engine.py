@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.documents.making import Document
+from benchmarks.servers.bundle import write_plain_bundle
 from benchmarks.servers.process import ROOT, measured_python
 
 
@@ -39,14 +41,16 @@ def measure_bare(
         "batched": batched,
         "texts": {name: [each.text for each in some] for name, some in documents.items()},
     }
-    variables = {"PEER_BUNDLE": str(bundle.resolve()), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(  # noqa: S603 - our own
-        [measured_python(), "-m", "benchmarks.peers.servers.bare"],
-        input=json.dumps(wanted).encode(),
-        env=os.environ | variables,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
+    with tempfile.TemporaryDirectory(prefix="bare-") as folder:
+        plain = write_plain_bundle(bundle, Path(folder))
+        variables = {"PEER_BUNDLE": str(plain), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(  # noqa: S603 - our own
+            [measured_python(), "-m", "benchmarks.peers.servers.bare"],
+            input=json.dumps(wanted).encode(),
+            env=os.environ | variables,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
     return {
         name: Bare(found["seconds"], tuple(found["each"]), tuple(found["scores"]))
         for name, found in json.loads(done.stdout).items()

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.servers.process import ROOT
+from models.bundle import load_bundle
 from models.errors import ConfigError
+from models.onnx_network import write_plain
 
 _PREFERRED = ("elife-nystromformer", "imdb-nystromformer")
 
@@ -54,3 +56,11 @@ def read_bundle(path: Path | None) -> ServedBundle:
         labels=manifest["labels"],
         longest=manifest["max_tokens"],
     )
+
+
+def write_plain_bundle(bundle: Path, folder: Path) -> Path:
+    """The bundle as programs without anything of ours read it: one ONNX file with its weights."""
+    target = folder / "bundle"
+    target.mkdir()
+    write_plain(load_bundle(bundle), target)
+    return target

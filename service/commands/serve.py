@@ -62,11 +62,12 @@ def run(args: argparse.Namespace) -> int:
         from service.service import Service  # noqa: PLC0415
         from service.startup.deployment import Deployment, describe, load_tokenizer  # noqa: PLC0415
 
-        model, tokenizer = describe(bundle, settings.precision), load_tokenizer(bundle)
+        model, tokenizer = describe(bundle, settings), load_tokenizer(bundle)
+        reference = bundle.reference()
 
         def start() -> Service:
             opened = opening.result()
-            deployment = Deployment(model, opened.engine, tokenizer, opened.factory)
+            deployment = Deployment(model, opened.engine, tokenizer, opened.factory, reference)
             service = Service(settings, deployment)
             service.when_ready = lambda: print(announcement(service, host, port))
             service.start()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.encoders.config import NetworkConfig
-from models.errors import ShapeError
+from models.errors import EngineError, ShapeError
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -91,6 +91,12 @@ class EngineFactory(Protocol):
 
         With `own_memory`, its runs never wait for memory that another engine's runs use.
         """
+
+
+def check_finite(logits: Floats) -> None:
+    """Refuse to answer with what is no number."""
+    if not np.isfinite(logits).all():
+        raise EngineError("the network gave scores that are no finite numbers")
 
 
 def check_batch(ids: Ids, lengths: Ids, config: NetworkConfig) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 
-from models.encoders.config import NetworkConfig
-from models.errors import BundleError, EngineError
-from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
+from models.errors import EngineError, bundle_errors
+from models.onnx_graph import with_weights
+from models.onnx_network import OnnxNetwork
+from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch, check_finite
 from service.engines.heap import trim_heap
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 INSTALL_CUDA = (
-    "install the CUDA driver and onnxruntime-gpu in place of onnxruntime, or use --device cpu"
+    "install the CUDA driver, and `onnxruntime-gpu[cuda,cudnn]` in place of onnxruntime, or use "
+    "--device cpu"
 )
 
 _library = ort.capi.onnxruntime_pybind11_state
@@ -43,6 +43,11 @@ FAULTS = (
 _NO_MEMORY = ("bad_alloc", "bad allocation", "failed to allocate", "out of memory")
 _SHRINK = ort.RunOptions()
 _SHRINK.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+# Every length is a shape of its own: memory grows by what is asked for, and nothing is tried out.
+_CUDA_OPTIONS = {
+    "arena_extend_strategy": "kSameAsRequested",
+    "cudnn_conv_algo_search": "DEFAULT",
+}
 _FATAL = 4  # whatever goes wrong is raised; the library need not also print it
 
 
@@ -55,8 +60,7 @@ class OnnxRuntimeEngine(Engine):
 
     def __init__(
         self,
-        graph: Path,
-        config: NetworkConfig,
+        network: OnnxNetwork,
         *,
         device: str,
         precision: str,
@@ -64,9 +68,10 @@ class OnnxRuntimeEngine(Engine):
         reason: str,
         own_memory: bool = False,
     ) -> None:
-        self._config = config
+        self._network = network
         place = CUDA if device == "cuda" else CPU
-        self._session = _open_session(graph, place, threads, own_memory=own_memory)
+        self._tables = _share_tables(network, place)  # must outlive the session
+        self._session = _open_session(network, self._tables, place, threads, own_memory=own_memory)
         provider = str(self._session.get_providers()[0])
         if device == "cuda" and provider != CUDA:
             raise EngineError(f"ONNX Runtime could not start CUDA and fell back; {INSTALL_CUDA}")
@@ -81,9 +86,9 @@ class OnnxRuntimeEngine(Engine):
         release_memory: bool = False,
     ) -> Output:
         """Classify; only what is asked for is computed."""
-        check_batch(ids, lengths, self._config)
-        inputs = {"ids": ids, "lengths": lengths, "explain": np.array(contributions)}
-        names = ["logits", "contributions"] if contributions else ["logits"]
+        check_batch(ids, lengths, self._network.config)
+        inputs = {"ids": ids, "lengths": lengths}
+        names = ["logits", "states", "counts"] if contributions else ["logits"]
         try:
             if self.info.device == "cuda":
                 outputs = run_bound(self._session, inputs, names, "cuda")
@@ -93,19 +98,21 @@ class OnnxRuntimeEngine(Engine):
             raise fault_of_run(error) from error
         if release_memory and self.info.device == "cpu":
             trim_heap()
-        return Output(outputs[0], outputs[1] if contributions else None)
+        check_finite(outputs[0])
+        if not contributions:
+            return Output(outputs[0])
+        return Output(outputs[0], self._network.contributions(outputs[1], outputs[2]))
 
     def close(self) -> None:
         """Let the session go."""
-        del self._session
+        del self._session, self._tables
 
 
 @dataclass(frozen=True)
 class OnnxRuntimeFactory:
     """Opens sessions of one graph on one device."""
 
-    graph: Path
-    config: NetworkConfig
+    network: OnnxNetwork
     device: str
     precision: str
     reason: str
@@ -117,8 +124,7 @@ class OnnxRuntimeFactory:
         threads that share one spend up to a third of their time on that with short documents.
         """
         return OnnxRuntimeEngine(
-            self.graph,
-            self.config,
+            self.network,
             device=self.device,
             precision=self.precision,
             threads=threads,
@@ -149,8 +155,19 @@ def run_bound(
     return outputs
 
 
+def _share_tables(network: OnnxNetwork, provider: str) -> dict[str, ort.OrtValue]:
+    """The tables whose rows are only looked up, as the network's own memory: no session copies."""
+    names = network.graph.gathered if provider == CPU else frozenset()
+    return {name: ort.OrtValue.ortvalue_from_numpy(network.weights[name]) for name in names}
+
+
 def _open_session(
-    graph: Path, provider: str, threads: int, *, own_memory: bool
+    network: OnnxNetwork,
+    tables: dict[str, ort.OrtValue],
+    provider: str,
+    threads: int,
+    *,
+    own_memory: bool,
 ) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -161,11 +178,16 @@ def _open_session(
     if provider == CPU and not own_memory:
         _open_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
-    providers = [provider] if provider == CPU else [provider, CPU]
-    try:
+    providers: list[Any] = [CPU]
+    if provider == CUDA:
+        ort.preload_dlls()  # CUDA's libraries, wherever pip put them
+        providers = [(CUDA, _CUDA_OPTIONS), CPU]
+    # The library takes memory of ours in place of a tensor of the graph: one row stands there.
+    for name, table in tables.items():
+        options.add_initializer(name, table)
+    with bundle_errors(f"ONNX Runtime cannot open {network.name}"):
+        graph = with_weights(network.graph, network.weights, frozenset(tables))
         return ort.InferenceSession(graph, options, providers=providers)
-    except FAULTS as error:
-        raise BundleError(f"ONNX Runtime cannot open {graph}: {error}") from None
 
 
 @functools.cache

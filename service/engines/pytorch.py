@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 
 from models.encoders.config import NetworkConfig
-from models.errors import EngineError
+from models.errors import EngineError, bundle_errors
 from models.networks import build_network
-from models.weights import load_weights
-from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch
+from models.tensors import Array
+from models.weights import fill_weights
+from service.engines.base import Engine, EngineInfo, Ids, Output, check_batch, check_finite
 from service.engines.heap import trim_heap
 
 _NO_MEMORY = "DefaultCPUAllocator"  # in what the allocator of a CPU raises
@@ -25,12 +26,20 @@ class TorchEngine(Engine):
     """The network itself, with the bundle's weights. PyTorch's threads are the whole process's."""
 
     def __init__(
-        self, weights: Path, config: NetworkConfig, *, device: str, threads: int, reason: str
+        self,
+        tensors: Mapping[str, Array],
+        config: NetworkConfig,
+        *,
+        device: str,
+        threads: int,
+        reason: str,
     ) -> None:
         torch.set_num_threads(threads)
         self._config = config
-        self._model = build_network(config).eval()
-        load_weights(self._model, weights)
+        with bundle_errors("PyTorch cannot build the bundle's network"):
+            self._model = build_network(config).eval()
+        values = {name: torch.tensor(array) for name, array in tensors.items()}
+        fill_weights(self._model, values, "the bundle")
         self._model.to(device)
         used = next(self._model.parameters()).device.type
         self.info = EngineInfo("torch", used, f"torch {used}", "fp32", threads, reason)
@@ -51,6 +60,7 @@ class TorchEngine(Engine):
             if isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY in str(error):
                 raise MemoryError("the run needed more memory than there is") from error
             raise EngineError(f"PyTorch could not run a batch: {error}") from error
+        check_finite(output.logits)
         if release_memory and self.info.device == "cpu":
             trim_heap()  # there is no arena on a CPU
         return output

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from models.bundle import Bundle
-from models.description import TOKENIZER, WindowRecipe
-from models.errors import BundleError
+from models.description import WindowRecipe
+from models.reference import Reference
 from service.engines.base import Engine, EngineFactory
 from service.logs import service as log
 from service.pipeline import Pipeline
@@ -25,6 +25,7 @@ from service.startup.selftest import (
     CANARY,
     TOLERANCE,
     SelfTest,
+    check_reference,
     difference_between,
     run_self_test,
     try_groups,
@@ -64,6 +65,7 @@ class Deployment:
     engine: Engine
     tokenizer: Tokenizer
     factory: EngineFactory | None = None  # opens further engines; None: all workers share one
+    reference: Reference | None = None  # what the self-test compares with
 
     def start(self, settings: Settings, observe: Callable[[BatchRun], None]) -> Running:
         """Run the self-test, fit the cost model, start the workers."""
@@ -74,6 +76,11 @@ class Deployment:
         self_test, cost = run_self_test(
             self.engine, canary, self.model.max_tokens, self.model.vocab_size, clock
         )
+        if self.reference is not None:
+            largest, _ = check_reference(
+                self.engine, lambda text: reader.read(text, "truncate").ids, self.reference
+            )
+            self_test = replace(self_test, from_float32=largest)
         policy = choose_policy(settings, self, batching=self_test.batching)
         scheduler = Scheduler(self.engine, cost, policy, work_clock=clock, observe=observe)
         pipeline = Pipeline(
@@ -159,22 +166,23 @@ def load_deployment(settings: Settings) -> Deployment:
     """Open what the settings name; errors say what to change."""
     bundle = find_bundle(settings)
     opened = choose_engine(settings, bundle)
-    model, tokenizer = describe(bundle, settings.precision), load_tokenizer(bundle)
-    return Deployment(model, opened.engine, tokenizer, opened.factory)
+    model, tokenizer = describe(bundle, settings), load_tokenizer(bundle)
+    return Deployment(model, opened.engine, tokenizer, opened.factory, bundle.reference())
 
 
 def load_tokenizer(bundle: Bundle) -> Tokenizer:
     """The bundle's tokenizer."""
-    try:
-        return Tokenizer.from_file(str(bundle.file(TOKENIZER)))
-    except Exception as error:  # the library raises nothing more exact
-        raise BundleError(f"{bundle.path / TOKENIZER} is not a tokenizer: {error}") from None
+    return bundle.tokenizer()
 
 
-def describe(bundle: Bundle, precision: str) -> Model:
+def describe(bundle: Bundle, settings: Settings) -> Model:
     """What a bundle says of itself, as far as callers need it."""
     manifest = bundle.manifest
-    graph = next((g for g in manifest.graphs if g == precision), None)
+    name = settings.precision
+    if settings.engine == "openvino":
+        name = f"openvino-{name}"
+    known = (*manifest.graphs, *manifest.computed)
+    certified = next((each for each in known if each == name), None)
     return Model(
         name=manifest.name,
         version=manifest.version,
@@ -186,7 +194,7 @@ def describe(bundle: Bundle, precision: str) -> Model:
         vocab_size=manifest.config.vocab_size,
         digest=bundle.digest,
         accuracy=_scalars(manifest.evaluation),
-        certificate=_scalars(bundle.certificate(graph)) if graph else {},
+        certificate=_scalars(bundle.certificate(certified)) if certified else {},
         windows=manifest.windows,
         additive=manifest.config.additive,
     )

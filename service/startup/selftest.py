@@ -1,20 +1,25 @@
 """What the service does before it calls itself ready.
 
-A canary document is classified alone, padded and among others: its answer must not depend on
-them. Then runs of several lengths are timed, to fit the cost model. Whether short documents gain
+Documents that travel with the bundle are classified: their probabilities must be those that the
+network in float32 gave them, or this engine in this precision does not serve here. A canary
+document is classified alone, padded and among others: its answer must not depend on them. Then
+runs of several lengths are timed, to fit the cost model. Whether short documents gain
 from sharing a run is tried later, while the service already answers (`try_groups`).
 """
 
 from __future__ import annotations
 
+import math
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from models.errors import BundleError, EngineError
+from models.reference import Reference
 from service.engines.base import Engine, Floats, Ids
 from service.scheduling.cost import CostModel
 
@@ -24,7 +29,13 @@ CANARY = (
     "which a document travels: alone, with padding behind it, or between two others. "
 )
 TOLERANCE = 1e-4
+#: Largest difference of a probability from the bundle's own results, by precision.
+BOUNDS: Mapping[str, float] = {"fp32": 1e-4, "fp16": 0.01, "bf16": 0.02, "f16": 0.02, "int8": 0.25}
 
+#: Largest difference of a probability between a document alone and in company, in 16 bits.
+COMPANY: Mapping[str, float] = {"bf16": 0.005, "f16": 0.005}
+
+_ENOUGH_TOKENS = 1_200  # of a document in float32: what goes wrong there does at any length
 _LENGTHS = (32, 128, 512, 2048)
 _ENOUGH = 0.03  # seconds of work after which two rounds must do: nobody can use the service yet
 _GROUP_TOKENS, _GROUP_SIZE = 1024, 8  # in the trial of sharing; never fewer than two documents
@@ -38,6 +49,8 @@ _WORTH_IT = 0.9
 class SelfTest:
     """What was found.
 
+    from_float32         largest difference of a probability from the bundle's own results; None
+                         when it has none
     largest_difference   of a probability, between alone, padded and mixed
     batching             whether documents may share a run
     bytes_per_token      memory that a run takes for each of its tokens
@@ -48,6 +61,7 @@ class SelfTest:
     batching: bool
     bytes_per_token: float
     seconds: float
+    from_float32: float | None = None
 
 
 def run_self_test(
@@ -56,7 +70,7 @@ def run_self_test(
     """Check the engine, then fit the cost model; `canary` is the canary's token ids."""
     started = time.monotonic()
     difference = _canary_difference(engine, canary[:limit], limit)
-    batching = difference <= TOLERANCE
+    batching = difference <= COMPANY.get(engine.info.precision, TOLERANCE)
     memory_before = _peak_bytes()
     samples = []
     for length in _lengths(limit):
@@ -66,6 +80,36 @@ def run_self_test(
     longest, _ = samples[-1]
     found = SelfTest(difference, batching, growth / longest, time.monotonic() - started)
     return found, CostModel(samples)
+
+
+def check_reference(
+    engine: Engine, read: Callable[[str], Ids], reference: Reference
+) -> tuple[float, float]:
+    """The largest difference of a probability from the bundle's own results, and the bound.
+
+    Above the bound, or where the tokenizer finds other tokens, an error says so with figures.
+    """
+    precision = engine.info.precision
+    bound, largest = BOUNDS[precision], 0.0
+    for index, document in enumerate(reference.documents):
+        if index and precision == "fp32" and document.tokens > _ENOUGH_TOKENS:
+            break
+        ids = read(document.whole)
+        if len(ids) != document.tokens:
+            raise BundleError(
+                f"the bundle's tokenizer finds {len(ids)} tokens in a document of its own that "
+                f"had {document.tokens} when it was exported: export it again"
+            )
+        found = _probabilities(engine.run(ids[None], np.array([len(ids)])).logits[0])
+        difference = _largest_difference(found, np.array(document.probabilities))
+        if not difference <= bound:
+            raise EngineError(
+                f"{engine.info.label} in {precision} gives other answers on this machine than the "
+                f"bundle's float32: for a document of {len(ids)} tokens a probability differs by "
+                f"{difference:.2g}, and {bound:g} is allowed; choose another precision or engine"
+            )
+        largest = max(largest, difference)
+    return largest, bound
 
 
 def try_groups(
@@ -95,7 +139,7 @@ def difference_between(one: Engine, other: Engine, ids: Ids) -> float:
     """Largest difference between two engines' probabilities for a document."""
     lengths = np.array([len(ids)])
     first, second = (_probabilities(e.run(ids[None], lengths).logits[0]) for e in (one, other))
-    return float(np.abs(first - second).max())
+    return _largest_difference(first, second)
 
 
 def _canary_difference(engine: Engine, canary: Ids, limit: int) -> float:
@@ -110,7 +154,13 @@ def _canary_difference(engine: Engine, canary: Ids, limit: int) -> float:
     lengths = np.array([max(1, wide // 3), n, wide])
     mixed = _probabilities(engine.run(rows, lengths).logits[1])
     padded = _probabilities(engine.run(rows[1:2], lengths[1:2]).logits[0])
-    return float(max(np.abs(mixed - alone).max(), np.abs(padded - alone).max()))
+    return max(_largest_difference(mixed, alone), _largest_difference(padded, alone))
+
+
+def _largest_difference(found: Floats, expected: Floats) -> float:
+    """Infinite where one is no number: no comparison lets that pass."""
+    difference = float(np.abs(found - expected).max())
+    return difference if math.isfinite(difference) else math.inf
 
 
 def _lengths(limit: int) -> list[int]:

@@ -200,15 +200,15 @@ class _LargestWholeNumber(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made
 
 
-@pytest.mark.parametrize("rows", [1, 2, 1000, 12_288, 29_127, 524_288, (1 << 24) + 3, MAX_ROWS])
+@pytest.mark.parametrize("rows", [1, 2, 1000, 12_288, 29_127, 524_288, (1 << 20) + 3, MAX_ROWS])
 @pytest.mark.parametrize("vocab", [2, 12_288, 250_002, MAX_ROWS])
-def test_pairs_keep_their_rows_without_a_number_of_more_than_31_bits(rows: int, vocab: int) -> None:
+def test_pairs_keep_their_rows_without_a_number_that_float32_rounds(rows: int, vocab: int) -> None:
     random = torch.Generator().manual_seed(rows + vocab)
     ids = torch.randint(0, vocab, (2, 500), generator=random)
     ids[0, :4] = torch.tensor([vocab - 1, vocab - 1, 0, vocab - 1])
     with _LargestWholeNumber() as seen:
         found = pair_rows(ids, rows, vocab)
-    assert seen.largest < 1 << 31
+    assert seen.largest <= 1 << 24
     for document, places in zip(ids.tolist(), found.tolist(), strict=True):
         pairs = zip([0, *document], document, strict=False)
         assert places == [(before * PAIR_FACTOR + id_) % rows for before, id_ in pairs]

@@ -137,7 +137,7 @@ def test_labels_of_foreign_documents_are_not_judged() -> None:
 
 
 def test_held_out_documents_are_read_and_cut(tmp_path: Path) -> None:
-    tokenizer = shared_bundle().file("tokenizer.json")
+    tokenizer = shared_bundle().tokenizer()
     path = tmp_path / "held_out.jsonl"
     path.write_text('{"text": "rain on the hills"}\n{"text": ""}\n{"text": "beans", "label": 1}\n')
     documents = read_documents(path, tokenizer, max_tokens=3)
@@ -170,4 +170,4 @@ def test_a_file_of_something_else_is_explained(
     if content is not None:
         path.write_text(content)
     with pytest.raises(ConfigError, match=message):
-        read_documents(path, shared_bundle().file("tokenizer.json"), max_tokens=10)
+        read_documents(path, shared_bundle().tokenizer(), max_tokens=10)

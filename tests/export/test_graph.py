@@ -12,23 +12,24 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from safetensors.numpy import save_file
 
 from export.trace import check_symbolic
-from export.weights_file import read_layout, share_weights
+from export.weights_file import share_weights
+from models.bundle import Bundle
 from models.errors import ExportError
+from models.onnx_graph import read_graph, with_weights
+from models.onnx_network import read_network
 from tests.support.small_bundle import shared_bundle
 
 
-def executed(graph: Path, tmp_path: Path, *, explain: bool) -> list[list[int]]:
+def executed(bundle: Bundle, tmp_path: Path) -> list[list[int]]:
     """The shapes of everything a run computed, as ONNX Runtime's profiler tells."""
     options = onnxruntime.SessionOptions()
     options.enable_profiling = True
-    options.profile_file_prefix = str(tmp_path / f"profile-{explain}")
-    session = onnxruntime.InferenceSession(graph, options)
-    names = ["logits", "contributions"] if explain else ["logits"]
+    options.profile_file_prefix = str(tmp_path / "profile")
+    session = onnxruntime.InferenceSession(read_network(bundle, "fp32").onnx(), options)
     ids = np.ones((2, 23), np.int64)
-    session.run(names, {"ids": ids, "lengths": np.array([23, 7]), "explain": np.array(explain)})
+    session.run(["logits"], {"ids": ids, "lengths": np.array([23, 7])})
     events = json.loads(Path(session.end_profiling()).read_text())
     kernels = [event for event in events if event["name"].endswith("_kernel_time")]
     return [
@@ -38,11 +39,11 @@ def executed(graph: Path, tmp_path: Path, *, explain: bool) -> list[list[int]]:
     ]
 
 
-def test_contributions_are_computed_only_on_request(tmp_path: Path) -> None:
-    graph = shared_bundle().file("model.onnx")
-    contributions = [2, 23, 3]
-    assert contributions not in executed(graph, tmp_path, explain=False)
-    assert contributions in executed(graph, tmp_path, explain=True)
+def test_contributions_are_no_part_of_the_graph(tmp_path: Path) -> None:
+    labels, width = 3, 16
+    shapes = executed(shared_bundle(), tmp_path)
+    assert [2, 23, labels] not in shapes
+    assert [2, 23, width] in shapes
 
 
 def test_dimensions_that_must_vary_are_symbols() -> None:
@@ -51,7 +52,8 @@ def test_dimensions_that_must_vary_are_symbols() -> None:
         "ids": ["batch", "tokens"],
         "lengths": ["batch"],
         "logits": ["batch", 3],
-        "contributions": ["batch", "tokens", 3],
+        "states": ["batch", "tokens", 16],
+        "counts": ["batch"],
     }
     model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 37
     with pytest.raises(ExportError, match="ids came out as"):
@@ -63,12 +65,11 @@ def test_weights_are_stored_once() -> None:
     model = onnx.load(bundle.file("model.onnx"), load_external_data=False)
     outside = [w for w in model.graph.initializer if w.data_location == TensorProto.EXTERNAL]
     inside = [w for w in model.graph.initializer if w.data_location != TensorProto.EXTERNAL]
-    layout = read_layout(bundle.file("weights.safetensors"))
-    assert {weight.name for weight in outside} == set(layout)
+    assert {weight.name for weight in outside} == set(bundle.tensors())
     assert sum(weight.ByteSize() for weight in inside) < 10_000
-    assert {entry.value for weight in outside for entry in weight.external_data[:1]} == {
-        "weights.safetensors"
-    }
+    places = {weight.name: weight.external_data[0].value for weight in outside}
+    assert places["embedding.weight"] == "tables.safetensors"
+    assert places["head.weight"] == "weights.safetensors"
 
 
 def test_a_graph_tells_nothing_of_the_machine_it_was_made_on() -> None:
@@ -91,32 +92,21 @@ def small_product(weight: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> 
 
 
 @pytest.mark.parametrize("stored", [np.float16, np.float32])
-def test_a_graph_reads_its_weights_from_safetensors(
-    tmp_path: Path, stored: type[np.floating]
-) -> None:
+def test_a_graph_gets_its_weights_from_what_is_stored(stored: type[np.floating]) -> None:
     weight = np.random.default_rng(0).normal(size=(4, 3)).astype(stored)
-    other = np.ones(5, np.float32)
-    save_file({"other": other, "weight": weight}, tmp_path / "weights.safetensors")
     model = small_product(weight.astype(np.float32))
-    assert share_weights(model, tmp_path / "weights.safetensors") == 1
-    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    (found,) = session.run(None, {"x": np.eye(4, dtype=np.float32)})
+    assert share_weights(model, {"other": np.ones(5, np.float32), "weight": weight}) == 1
+    graph = read_graph(model.SerializeToString(), "a product")
+    assert graph.external == {"weight": (np.float32, (4, 3))}
+    content = with_weights(graph, {"weight": weight.astype(np.float32)}, frozenset())
+    (found,) = onnxruntime.InferenceSession(content).run(None, {"x": np.eye(4, dtype=np.float32)})
     np.testing.assert_array_equal(found, weight.astype(np.float32))
 
 
-def test_weights_that_are_not_those_of_the_file_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_not_those_that_are_stored_are_refused() -> None:
     weight = np.ones((4, 3), np.float32)
-    save_file({"weight": weight * 2}, tmp_path / "weights.safetensors")
-    with pytest.raises(ExportError, match=r"weight of the graph is not what weights\.safetensors"):
-        share_weights(small_product(weight), tmp_path / "weights.safetensors")
-
-
-def test_a_file_that_is_no_safetensors_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "weights.safetensors"
-    path.write_bytes(b"\xff" * 100)
-    with pytest.raises(ExportError, match="that is no safetensors"):
-        read_layout(path)
+    with pytest.raises(ExportError, match="weight of the graph is not what the bundle holds"):
+        share_weights(small_product(weight), {"weight": weight * 2})
 
 
 def test_softmax_is_fused_and_needs_no_square_matrix() -> None:

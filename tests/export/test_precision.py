@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,12 +10,13 @@ import pytest
 from onnx import TensorProto
 
 from export.agreement import probabilities
-from export.exporter import write_graph
+from export.exporter import finish_graph
 from export.precision import to_int8, trace_fp16
 from export.trace import trace
-from models.description import WEIGHTS
+from models.description import TABLES, WEIGHTS
 from models.networks import Network, build_network
-from models.weights import load_weights, save_weights
+from models.onnx_network import make_network
+from models.weights import load_weights
 from service.engines import open_engine
 from service.engines.base import Engine
 from service.engines.ort import OnnxRuntimeEngine
@@ -27,16 +27,15 @@ from tests.support.small_bundle import shared_bundle
 def network(attention: str = "softmax") -> Network:
     bundle = shared_bundle(attention)
     model = build_network(bundle.manifest.config).eval()
-    load_weights(model, bundle.file(WEIGHTS))
+    load_weights(model, bundle.file(WEIGHTS), bundle.file(TABLES))
     return model
 
 
-def opened(model: onnx.ModelProto, folder: Path, attention: str = "softmax") -> Engine:
-    save_weights(network(attention), folder / WEIGHTS)
-    write_graph(model, folder / "model.onnx")
+def opened(model: onnx.ModelProto, attention: str = "softmax") -> Engine:
+    tensors = shared_bundle(attention).tensors()
+    content = finish_graph(model, tensors)
     return OnnxRuntimeEngine(
-        folder / "model.onnx",
-        network(attention).config,
+        make_network(content, tensors, network(attention).config, "a graph"),
         device="cpu",
         precision="fp32",
         threads=1,
@@ -63,19 +62,19 @@ def largest_difference(engine: Engine, attention: str = "softmax") -> float:
 
 
 @pytest.mark.slow
-def test_fp16_computes_blocks_in_16_bits_and_stays_near(tmp_path: Path) -> None:
+def test_fp16_computes_blocks_in_16_bits_and_stays_near() -> None:
     traced = trace_fp16(network())
     halves = {w.name for w in traced.graph.initializer if w.data_type == TensorProto.FLOAT16}
     assert {"blocks.0.qkv.weight", "blocks.0.contract.bias"} <= halves
     assert not {"embedding.weight", "positions.gain", "head.weight"} & halves
-    assert 0 < largest_difference(opened(traced, tmp_path)) < 1e-2
+    assert 0 < largest_difference(opened(traced)) < 1e-2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["softmax", "infinite_former"])  # the latter: vectors too
-def test_int8_stores_the_weights_of_products_in_8_bits(attention: str, tmp_path: Path) -> None:
+def test_int8_stores_the_weights_of_products_in_8_bits(attention: str) -> None:
     quantised = to_int8(trace(network(attention)))
     bytes_ = {w.name for w in quantised.graph.initializer if w.data_type == TensorProto.INT8}
     layers = ("qkv", "out", "expand", "contract")
     assert len([name for name in bytes_ if "quantized" in name]) >= len(layers)
-    assert 0 < largest_difference(opened(quantised, tmp_path, attention), attention) < 0.25
+    assert 0 < largest_difference(opened(quantised, attention), attention) < 0.25

@@ -8,43 +8,27 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from models.bundle import Graph, find_bundles, load_bundle, seal_bundle
-from models.checkpoint import Checkpoint
-from models.config import ModelConfig
+from models.bundle import find_bundles, load_bundle, share_files
 from models.errors import BundleError
+from tests.support.crafted_bundle import CHECKPOINT, GRAPH, LABELS, craft, tensors
 
-FILES = {
-    "model.onnx": b"a graph",
-    "weights.safetensors": b"weights",
-    "tokenizer.json": b"{}",
-    "card.md": b"# A card\n",
-    "certificate.fp32.json": b'{"probability": 1e-6}',
-}
-CHECKPOINT = Checkpoint(
-    name="news-softmax",
-    task="what a news item is about",
-    labels=("sport", "politics"),
-    config=ModelConfig(vocab_size=50, num_labels=2, attention="softmax"),
-    max_tokens=4096,
-    tokenizer="bpe",
-    training={"seed": 7},
-    evaluation={"accuracy": 0.5},
-)
-VALID = Graph(
-    file="model.onnx", certificate="certificate.fp32.json", valid=True, reason="within bounds"
+FILES = (
+    "model.onnx",
+    "weights.safetensors",
+    "tables.safetensors",
+    "tokenizer.json",
+    "reference.json",
+    "card.md",
+    "certificate.fp32.json",
 )
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "news-softmax"
-    path.mkdir()
-    for name, content in FILES.items():
-        (path / name).write_bytes(content)
-    seal_bundle(path, CHECKPOINT, version="1", provenance={"training": {}}, graphs={"fp32": VALID})
-    return path
+    return craft(tmp_path / "news-softmax")
 
 
 def rewrite(folder: Path, **changes: object) -> None:
@@ -58,21 +42,27 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 def test_what_was_sealed_is_loaded(folder: Path) -> None:
     bundle = load_bundle(folder)
-    assert bundle.manifest.name == "news-softmax"
-    assert bundle.manifest.labels == ("sport", "politics")
+    assert bundle.manifest.name == "crafted-linear"
+    assert bundle.manifest.labels == LABELS
     assert bundle.manifest.config == CHECKPOINT.config
-    assert bundle.manifest.graphs["fp32"] == VALID
+    assert bundle.manifest.graphs["fp32"] == GRAPH
     assert set(bundle.manifest.files) == set(FILES)
     assert bundle.digest == hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
-    assert bundle.file("model.onnx").read_bytes() == b"a graph"
-    assert bundle.certificate("fp32") == {"probability": 1e-6}
+    assert bundle.read("model.onnx") == (folder / "model.onnx").read_bytes()
+    assert bundle.certificate("fp32")["valid"] is True
+    found = bundle.tensors()
+    assert found.keys() == tensors().keys()
+    for name, values in tensors().items():
+        np.testing.assert_array_equal(found[name], values)
+    assert bundle.tokenizer().encode("rain and salt").ids == [1, 0, 4]
+    assert bundle.reference().documents[0].tokens == 8
 
 
 def test_one_changed_byte_anywhere_is_found_and_named(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         original = path.read_bytes()
         named = path.stem if path.stem == "manifest" else path.name
-        for position in range(len(original)):
+        for position in range(0, len(original), 1 + len(original) // 400):
             changed = bytearray(original)
             changed[position] ^= 1 << (position % 8)
             path.write_bytes(changed)
@@ -105,7 +95,7 @@ def test_a_path_that_leaves_the_folder_is_refused(folder: Path, name: str) -> No
 
 def test_a_link_that_leaves_the_folder_is_refused(folder: Path) -> None:
     outside = folder.parent / "outside"
-    outside.write_bytes(FILES["card.md"])
+    outside.write_bytes((folder / "card.md").read_bytes())
     (folder / "card.md").unlink()
     (folder / "card.md").symlink_to(outside)
     with pytest.raises(BundleError, match=r"card\.md leads out of its folder"):
@@ -129,13 +119,14 @@ def test_a_pipe_does_not_hang_the_loader(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "install a newer longdoc"),
-        ({"labels": ["sport"]}, "1 labels, but the head has 2"),
+        ({"format": 3}, "install a newer longdoc"),
+        ({"format": 1}, "export its checkpoint again"),
+        ({"labels": ["sport"]}, "1 labels, but the head has 3"),
         ({"labels": "ab"}, "labels: Input should be a valid array"),
         ({"version": "latest"}, "version: "),
-        ({"graphs": {"fp64": VALID.model_dump()}}, r"graphs\.fp64"),
-        ({"graphs": {"fp32": VALID.model_dump() | {"file": None}}}, "valid but has no file"),
-        ({"graphs": {"fp32": VALID.model_dump() | {"file": "x.onnx"}}}, r"files lacks x\.onnx"),
+        ({"graphs": {"fp64": GRAPH.model_dump()}}, r"graphs\.fp64"),
+        ({"graphs": {"fp32": GRAPH.model_dump() | {"file": None}}}, "valid but has no file"),
+        ({"graphs": {"fp32": GRAPH.model_dump() | {"file": "x.onnx"}}}, r"files lacks x\.onnx"),
         ({"files": {}}, "files lacks card.md"),
         ({"files": {"a": {"sha256": "xyz", "bytes": 1}}}, r"files\.a\.sha256"),
     ],
@@ -173,3 +164,44 @@ def test_bundles_are_found_by_their_manifest(folder: Path) -> None:
     assert find_bundles(root / "nowhere") == []
     with pytest.raises(BundleError, match="is not a bundle"):
         load_bundle(root / "notes")
+
+
+def test_what_bundles_share_lies_once_beside_them(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    alone = load_bundle(folder).tensors()
+    for path in (folder, other):
+        share_files(path)
+        share_files(path)  # a second time changes nothing
+    shared = sorted(path.name for path in (tmp_path / "shared").iterdir())
+    assert len(shared) == 2
+    assert not (folder / "tokenizer.json").exists()
+    for path in (folder, other):
+        bundle = load_bundle(path)
+        assert bundle.file("tokenizer.json").parent.name == "shared"
+        assert bundle.tensors().keys() == alone.keys()
+        assert bundle.tokenizer().encode("salt").ids == [4]
+    elsewhere = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(folder, elsewhere)
+    with pytest.raises(BundleError, match=r"shared with other bundles.*copy that folder as well"):
+        load_bundle(elsewhere)
+    for name in ("tokenizer.json", "tables.safetensors"):
+        shutil.copyfile(load_bundle(folder).file(name), elsewhere / name)
+    load_bundle(elsewhere)
+    damaged = tmp_path / "shared" / shared[0]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    with pytest.raises(BundleError, match="is damaged"):
+        load_bundle(folder)
+
+
+def test_a_file_that_changes_after_it_was_checked_is_not_used(folder: Path) -> None:
+    bundle = load_bundle(folder)
+    for name in ("tokenizer.json", "weights.safetensors", "model.onnx", "reference.json"):
+        path = folder / name
+        content = path.read_bytes()
+        for changed in (content[:-2], content[:-1] + b"x", content + b" "):
+            path.write_bytes(changed)
+            with pytest.raises(BundleError, match=name):
+                bundle.read(name)
+        path.write_bytes(content)
+        assert bundle.read(name) == content

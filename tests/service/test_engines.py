@@ -17,6 +17,7 @@ import pytest
 from models.bundle import ROOT, Bundle, Graph, load_bundle
 from models.config import ModelConfig
 from models.errors import BundleError, ConfigError, EngineError, ShapeError
+from models.onnx_network import make_network, read_network
 from service.engines import open_engine, open_with_factory
 from service.engines.base import Engine, Ids, check_batch
 from service.engines.ort import FAULTS, OnnxRuntimeEngine, fault_of_run, run_bound
@@ -106,7 +107,7 @@ def test_cuda_that_is_listed_but_does_not_start(
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"engine": "tensorrt"}, "engine must be one of auto, onnxruntime, torch"),
+        ({"engine": "tensorrt"}, "engine must be one of auto, onnxruntime, openvino, torch"),
         ({"device": "tpu"}, "device must be one of auto, cpu, cuda"),
         ({"threads": 0}, "threads must be at least 1"),
     ],
@@ -118,12 +119,30 @@ def test_a_choice_there_is_not_is_refused(
         open_engine(bundle, **choice)  # type: ignore[arg-type]
 
 
-def test_a_graph_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"not a graph")
-    with pytest.raises(BundleError, match=r"cannot open .*model\.onnx"):
-        OnnxRuntimeEngine(
-            tmp_path / "model.onnx", CONFIG, device="cpu", precision="fp32", threads=1, reason=""
-        )
+def test_a_graph_that_is_none_is_refused(bundle: Bundle) -> None:
+    with pytest.raises(BundleError, match=r"model\.onnx is not an ONNX graph"):
+        make_network(b"not a graph", bundle.tensors(), bundle.manifest.config, "model.onnx")
+
+
+def test_a_graph_that_onnx_runtime_refuses_is_named(bundle: Bundle) -> None:
+    network = read_network(bundle, "fp32")
+    content = network.graph.content.replace(b"MatMul", b"MatMal")
+    broken = make_network(content, bundle.tensors(), network.config, "model.onnx")
+    with pytest.raises(BundleError, match=r"cannot open model\.onnx: .*MatMal"):
+        OnnxRuntimeEngine(broken, device="cpu", precision="fp32", threads=1, reason="")
+
+
+def test_sessions_share_the_tables(bundle: Bundle) -> None:
+    network = read_network(bundle, "fp32")
+    assert network.graph.gathered == {"embedding.weight"}
+    network = replace(network, weights={n: v.copy() for n, v in network.weights.items()})
+    one = OnnxRuntimeEngine(network, device="cpu", precision="fp32", threads=1, reason="")
+    other = OnnxRuntimeEngine(network, device="cpu", precision="fp32", threads=1, reason="")
+    ids, lengths = documents(bundle, 20)
+    before = one.run(ids, lengths).logits
+    np.multiply(network.weights["embedding.weight"], 2, out=network.weights["embedding.weight"])
+    for engine in (one, other):
+        assert np.abs(engine.run(ids, lengths).logits - before).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -153,9 +172,11 @@ def test_bound_memory_gives_the_same_answers(bundle: Bundle) -> None:
     """The path that CUDA takes, run on the CPU provider."""
     ids, lengths = documents(bundle, 20, 11)
     expected = open_engine(bundle).run(ids, lengths, contributions=True)
-    session = onnxruntime.InferenceSession(bundle.file("model.onnx"))
-    inputs = {"ids": ids, "lengths": lengths, "explain": np.array(True)}
-    logits, contributions = run_bound(session, inputs, ["logits", "contributions"], "cpu")
+    network = read_network(bundle, "fp32")
+    session = onnxruntime.InferenceSession(network.onnx())
+    inputs = {"ids": ids, "lengths": lengths}
+    logits, states, counts = run_bound(session, inputs, ["logits", "states", "counts"], "cpu")
+    contributions = network.contributions(states, counts)
     np.testing.assert_allclose(logits, expected.logits, atol=1e-6)
     assert expected.contributions is not None
     np.testing.assert_allclose(contributions, expected.contributions, atol=1e-6)
@@ -208,6 +229,20 @@ def test_a_missing_torch_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatc
         open_engine(bundle, engine="torch")
 
 
+def test_a_missing_onnx_runtime_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(EngineError, match="pip install onnxruntime, or 'onnxruntime-gpu"):
+        open_engine(bundle)
+
+
+def test_two_packages_of_onnx_runtime_are_told_apart(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.engines.choose.distributions", lambda name: iter([name]))
+    with pytest.raises(EngineError, match="both installed and overwrite each other"):
+        open_engine(bundle)
+
+
 def test_a_graph_without_a_file_is_no_choice(bundle: Bundle) -> None:
     graph = Graph(file=None, certificate="certificate.fp32.json", valid=False, reason="too slow")
     bare = replace(bundle, manifest=bundle.manifest.model_copy(update={"graphs": {"fp32": graph}}))
@@ -241,9 +276,8 @@ def test_a_fault_of_a_run_says_whether_memory_was_missing(
 def test_a_graph_that_fails_while_it_runs_is_an_error_of_the_engine(bundle: Bundle) -> None:
     """Through the library itself: its own words, mapped."""
     config = replace(bundle.manifest.config, vocab_size=10_000)  # ids pass that the graph has not
-    engine = OnnxRuntimeEngine(
-        bundle.file("model.onnx"), config, device="cpu", precision="fp32", threads=1, reason="-"
-    )
+    network = replace(read_network(bundle, "fp32"), config=config)
+    engine = OnnxRuntimeEngine(network, device="cpu", precision="fp32", threads=1, reason="-")
     with pytest.raises(EngineError, match=r"could not run a batch: .*indices"):
         engine.run(np.array([[9_999]]), np.array([1]))
 

@@ -19,8 +19,9 @@ from benchmarks.records import (
     Second,
 )
 from benchmarks.store import Store
-from models.bundle import FileEntry, Graph, Manifest
+from models.bundle import REFERENCE, FileEntry, Graph, Manifest
 from models.config import ModelConfig
+from models.description import CARD, TABLES, TOKENIZER, WEIGHTS
 from models.mechanisms import ATTENTIONS
 
 SERIES = ("softmax", UNFUSED, *(n for n in ATTENTIONS.names() if n != "softmax"))
@@ -195,7 +196,7 @@ def fill(path: Path) -> Store:
 def fill_bundles(root: Path) -> Path:
     """Folders with manifests alone, as the dashboard reads them, for two data sets."""
     entry = FileEntry(sha256="0" * 64, bytes=1)
-    names = ("weights.safetensors", "tokenizer.json", "card.md", "c.json")
+    names = (WEIGHTS, TABLES, TOKENIZER, REFERENCE, CARD, "c.json")
     for dataset, base, tokens in (("elife", 0.70, 12_000), ("imdb", 0.86, 300)):
         for index, attention in enumerate(ATTENTIONS.names()):
             accuracy = base + index / 200

@@ -52,7 +52,7 @@ class Model:
         ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int64)  # (batch, n)
         for line, row in zip(ids, rows, strict=True):
             line[: len(row)] = row
-        inputs = {"ids": ids, "lengths": lengths, "explain": np.array(False)}
+        inputs = {"ids": ids, "lengths": lengths}
         logits: NDArray[np.float32] = self.session.run(["logits"], inputs)[0]
         return [self._answer(scores) for scores in _softmax(logits)]
 

@@ -179,7 +179,7 @@ def test_onnx_runtime_lends_with_the_same_answer_at_the_priority_of_long_documen
     bundle: Bundle,
 ) -> None:
     opened = open_with_factory(bundle, engine="onnxruntime", device="cpu")
-    model = replace(describe(bundle, "fp32"), vocab_size=10)
+    model = replace(describe(bundle, TWO_CORES), vocab_size=10)
     deployment = Deployment(model, opened.engine, tokenizer(), opened.factory)
     before = thread_ids()
     running = deployment.start(TWO_CORES, lambda _: None)

@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from models.bundle import ROOT
+from models.bundle import ROOT, load_bundle
 from service.text.fast_bpe import fast_encoder
 from service.text.tokenizer import Reader
 from tests.support.serving import tokenizer
 
 BUNDLED = {
-    data_set: Tokenizer.from_file(str(ROOT / f"{data_set}-nystromformer" / "tokenizer.json"))
+    data_set: load_bundle(ROOT / f"{data_set}-nystromformer").tokenizer()
     for data_set in ("elife", "imdb")
 }
 SMALL = tokenizer()
