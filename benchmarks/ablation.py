@@ -88,7 +88,7 @@ ARMS = (
     Arm("the event loop above workers", {"niceness": 0}),
     Arm("workers on their cores", {"cores": ()}),
     Arm("batches", {"max_batch_size": 1}),
-    Arm("all cores for a lone document", None, _RUNNING + "lend_cores", "lambda self: None"),
+    Arm("all cores for a lone document", None, _RUNNING + "use_all_cores", "lambda self: None"),
     Arm("a session a core", None, _RUNNING + "separate_memory", "lambda self: None"),
     Arm("giving memory back", {"keep_memory_seconds": 1e9}),
     Arm(

@@ -84,7 +84,7 @@ class Engine(ABC):
 
 
 class EngineFactory(Protocol):
-    """Opens further engines of one network, beside the first."""
+    """Opens further engines of one network."""
 
     def open(self, *, threads: int, own_memory: bool) -> Engine:
         """An engine with so many threads a run.

@@ -134,7 +134,7 @@ class OnnxRuntimeFactory:
 
 
 def fault_of_run(error: Exception) -> Exception:
-    """What a fault of the library means to whoever called `run`."""
+    """What a fault of the library means to the caller of `run`."""
     text = str(error).lower()
     if any(sign in text for sign in _NO_MEMORY):
         return MemoryError("the run needed more memory than there is")

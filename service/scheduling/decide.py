@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from service.scheduling.queue import Inference, Job
 from service.scheduling.state import Batch, PriorityClass, State, WorkerState
 
-_SCAN = 64  # waiting jobs that are considered for a batch
+_SCAN = 32  # waiting jobs that are considered for a batch
 _BRIEF = 0.25  # share of a document's work: what else runs and ends within it does not count
 
 
@@ -22,7 +22,7 @@ def next_batch(state: State, worker: WorkerState, now: float) -> Batch | None:
     if head is None or not has_room(state, head):
         return None
     jobs = batch_with(state, worker.serves, head)
-    return Batch(jobs, lends_all_cores(state, worker, jobs, now))
+    return Batch(jobs, may_use_all_cores(state, worker, jobs, now))
 
 
 def worker_to_wake(state: State, serves: PriorityClass) -> WorkerState | None:
@@ -78,10 +78,10 @@ def batching_pays(state: State, batch: Sequence[Job]) -> bool:
     return 2 * padding <= state.policy.batch_saving * (len(batch) - 1)
 
 
-def lends_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now: float) -> bool:
+def may_use_all_cores(state: State, worker: WorkerState, jobs: Sequence[Job], now: float) -> bool:
     """Whether a long document may use every core: it is alone, or is about to be."""
     long, short = state.long, state.short
-    if not state.lends_cores or worker.serves is not long:
+    if not state.can_use_all_cores or worker.serves is not long:
         return False
     brief = _BRIEF * jobs[0].work
     others = _running(state, long)

@@ -101,7 +101,7 @@ class Scheduler:
                     self._state.policy, batch_below=batch_below, batch_saving=batch_saving
                 )
             if all_cores is not None:
-                self._all_cores, self._state.lends_cores = Session(all_cores), True
+                self._all_cores, self._state.can_use_all_cores = Session(all_cores), True
             # The two workers of a core share a session: they take turns, and find its weights in
             # the core's cache.
             for index, engine in enumerate(engines, start=1):

@@ -79,7 +79,7 @@ class State:
         ]
         self.workers = [WorkerState(number, *place) for number, place in enumerate(places)]
         self.tokens_running = 0
-        self.lends_cores = False  # whether there is an engine that uses every core
+        self.can_use_all_cores = False  # whether there is an engine that uses every core
         self.running_on: Counter[int | None] = Counter()  # batches by core
         # The border between the classes is a length, found once: predictions change with every
         # fit, and equal documents in both classes would take the cores' caches from each other.

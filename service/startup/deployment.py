@@ -108,7 +108,7 @@ class Running:
         self.pipeline.reader.speed_up()
         self.separate_memory()
         self.share_runs()
-        self.lend_cores()
+        self.use_all_cores()
 
     def separate_memory(self) -> None:
         """Give each further core an engine with memory of its own, so that none waits for another.
@@ -129,7 +129,7 @@ class Running:
         below, saving = try_groups(engine, model.max_tokens, model.vocab_size, work_clock(engine))
         self.scheduler.adopt(batch_below=below, batch_saving=saving)
 
-    def lend_cores(self) -> None:
+    def use_all_cores(self) -> None:
         """Let a long document that is alone use all cores.
 
         The threads that help it are no more urgent than a worker for long documents: they take
@@ -148,7 +148,7 @@ class Running:
         else:
             wide.close()
             log.warning(
-                "answers depend on the number of threads by %.1e, more than %.0e: no core is lent",
+                "answers depend on the number of threads by %.1e, more than %.0e: a document never uses several cores",
                 difference,
                 TOLERANCE,
             )

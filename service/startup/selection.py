@@ -40,7 +40,7 @@ def choose_engine(settings: Settings, bundle: Bundle) -> Opened:
 
 
 def _sibling(bundle: Bundle, attention: str) -> Path:
-    """The bundle beside this one, of the same data set, with another attention."""
+    """The bundle of the same data set, next to this one, with another attention."""
     wanted = ATTENTIONS[attention].name.replace("_", "-")
     own = bundle.manifest.config.attention.replace("_", "-")
     data_set = bundle.path.name.replace("_", "-").removesuffix(own)

@@ -150,7 +150,7 @@ def test_work_goes_to_the_core_with_least_to_do() -> None:
 
 
 def lent(state: State, tokens: int = 600) -> bool:
-    state.lends_cores = True
+    state.can_use_all_cores = True
     state.add(document(tokens))
     batch = next_batch(state, state.workers[2], 0.0)
     assert batch is not None

@@ -119,7 +119,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(
         tokens=st.one_of(st.integers(1, 400), st.integers(900, 2500)),
         bulk=st.booleans(),
-        ahead=st.sampled_from([0.0, 0.0, 0.2]),
+        ahead=st.sampled_from([0.0, 0.2]),
         in_call=st.booleans(),
         deadline=st.one_of(st.none(), st.floats(0.05, 3.0)),
     )

@@ -208,7 +208,7 @@ def test_pytorch_serves_all_workers_with_one_engine(bundle: Bundle) -> None:
 def in_a_thread(running: Running) -> None:
     """Lending lowers the priority of the thread that asks for it."""
     before = thread_ids()
-    thread = threading.Thread(target=running.lend_cores)
+    thread = threading.Thread(target=running.use_all_cores)
     thread.start()
     native = thread.native_id
     thread.join(30)
