@@ -148,7 +148,7 @@ class Running:
         else:
             wide.close()
             log.warning(
-                "answers depend on the number of threads by %.1e, more than %.0e: a document never uses several cores",
+                "answers depend on the number of threads by %.1e, more than %.0e: each run has one",
                 difference,
                 TOLERANCE,
             )
