@@ -7,6 +7,7 @@ from pathlib import Path
 
 from models.bundle import ROOT, Bundle, find_bundles, load_bundle
 from models.errors import BundleError
+from models.terminal import printable
 
 _COLUMNS = ("NAME", "ATTENTION", "LABELS", "TOKENS", "ACCURACY", "GRAPHS", "MB")
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             rows.append(_row(load_bundle(path)))
         except BundleError as error:
-            damaged.append(f"{path.name}: {error}")
+            damaged.append(f"{printable(path.name)}: {error}")
     if len(rows) == 1 and not damaged:
         print(f"there are no bundles in {args.root}")
         return 0

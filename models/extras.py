@@ -26,6 +26,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     ),
     "dashboard": ("streamlit", "altair", "httpx", "vl_convert"),
     "loadtest": ("locust", "psutil"),
+    "openvino": ("openvino",),
     "parquet": ("pyarrow",),
     "ray": ("ray", "pyarrow"),
 }

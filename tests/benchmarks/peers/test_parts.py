@@ -17,17 +17,15 @@ from benchmarks.peers.workload import Plan, Workload
 from benchmarks.records import LoadTest
 from models.errors import ConfigError
 from tests.support.results import a_load_test
-from tests.support.serving import tokenizer
+from tests.support.small_bundle import shared_bundle
 
 PLAN = Plan("tiny", rounds=1, documents=40, behind_seconds=4, bursts_seconds=8)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As much of a bundle as a workload reads."""
-    path = tmp_path_factory.mktemp("bundle")
-    tokenizer().save(str(path / "tokenizer.json"))
-    return path
+def folder() -> Path:
+    """A small bundle."""
+    return shared_bundle().path
 
 
 @pytest.fixture(scope="module")
