@@ -13,6 +13,7 @@ import numpy as np
 from export.documents import Documents
 from models.encoders.config import NetworkConfig
 from models.probabilities import softmax
+from models.progress import ProgressBar
 from service.engines.base import Engine, Floats, Ids, Output
 
 LENGTHS = (1, 2, 3, 17, 64, 100, 509, 1024, 4099, 16384)
@@ -77,25 +78,37 @@ def compare(
     """
     found = Agreement()
     random = np.random.default_rng(0)
-    for case in _cases(max_tokens, every_case=every_case):
-        needed = _bytes_needed(case, config)
-        if needed > MEMORY_LIMIT:
-            reason = f"needs about {needed / 2**30:.0f} GiB"
-            found.left_out.append({**case.describe(), "reason": reason})
-            continue
-        ids, lengths = _batch(case, config, documents, random, max_tokens)
-        expected = reference.run(ids, lengths, contributions=True)
-        actual = candidate.run(ids, lengths, contributions=True)
-        differences = _differences(expected, actual)
-        found.cases.append({**case.describe(), **differences})
-        for name, value in differences.items():
-            setattr(found, name, max(getattr(found, name), value))
-        if case.batch > 1 and case.padded:
-            own = _invariance(candidate, ids, lengths, actual)
-            found.batch_invariance = max(found.batch_invariance, own)
-            theirs = _invariance(reference, ids, lengths, expected)
-            found.reference_batch_invariance = max(found.reference_batch_invariance, theirs)
+    cases = list(_cases(max_tokens, every_case=every_case))
+    total = sum(case.length * case.batch for case in cases)
+    with ProgressBar("comparing with PyTorch", total, "token") as bar:
+        for case in cases:
+            needed = _bytes_needed(case, config)
+            if needed > MEMORY_LIMIT:
+                reason = f"needs about {needed / 2**30:.0f} GiB"
+                found.left_out.append({**case.describe(), "reason": reason})
+            else:
+                batch = _batch(case, config, documents, random, max_tokens)
+                _compare_case(reference, candidate, case, batch, found)
+            bar.add(case.length * case.batch)
     return found
+
+
+def _compare_case(
+    reference: Engine, candidate: Engine, case: Case, batch: tuple[Ids, Ids], found: Agreement
+) -> None:
+    """Add one case's differences, and how far answers depend on the batch, to what was found."""
+    ids, lengths = batch
+    expected = reference.run(ids, lengths, contributions=True)
+    actual = candidate.run(ids, lengths, contributions=True)
+    differences = _differences(expected, actual)
+    found.cases.append({**case.describe(), **differences})
+    for name, value in differences.items():
+        setattr(found, name, max(getattr(found, name), value))
+    if case.batch > 1 and case.padded:
+        own = _invariance(candidate, ids, lengths, actual)
+        found.batch_invariance = max(found.batch_invariance, own)
+        theirs = _invariance(reference, ids, lengths, expected)
+        found.reference_batch_invariance = max(found.reference_batch_invariance, theirs)
 
 
 def label_changes(
