@@ -15,8 +15,6 @@ from collections.abc import AsyncIterator
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from starlette.requests import Request
-
 from service.errors import (
     BodyTooLarge,
     InvalidRequest,
@@ -39,9 +37,14 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 async def read_body(request: RequestContext, service: Service) -> bytes:
     """The whole body, unpacked; refused as soon as it is known to be over the limit."""
     limit, seconds = service.settings.max_body_bytes, service.settings.body_seconds
-    declared = whole_number(request.headers.get("content-length", ""))
+    declared = whole_number(request.field(b"content-length"))
     if declared is not None and declared > limit:
         raise _too_large(limit)
+    if not is_gzipped(request) and (body := request.whole_body()) is not None:
+        service.hold(request, len(body))
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
     parts: list[bytes] = []
     size = 0
     try:
@@ -62,16 +65,16 @@ def whole_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def is_gzipped(request: Request) -> bool:
+def is_gzipped(request: RequestContext) -> bool:
     """Whether the body must be unpacked; an encoding that is not served is refused."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    encoding = request.field(b"content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedMedia(f"content encoding {encoding[:40]!r} is not served; gzip is")
     return encoding != "identity"
 
 
 async def body_chunks(
-    request: Request, service: Service, limit: float = math.inf
+    request: RequestContext, service: Service, limit: float = math.inf
 ) -> AsyncIterator[bytes]:
     """The body as it arrives, of at most `limit` bytes, unpacked in small steps."""
     unpacker = Unpacker() if is_gzipped(request) else None
@@ -133,9 +136,9 @@ class Unpacker:
             raise MalformedBody("the gzip data ends before its end")
 
 
-def content_type(request: Request) -> str:
+def content_type(request: RequestContext) -> str:
     """The content type without parameters; a character set other than UTF-8 is refused."""
-    media_type, *parameters = request.headers.get("content-type", "application/json").split(";")
+    media_type, *parameters = request.field(b"content-type", "application/json").split(";")
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         charset = value.strip().strip('"').lower()

@@ -15,10 +15,11 @@ import time
 from typing import Any
 
 import h11
+from h11._headers import Headers
 from h11._receivebuffer import ReceiveBuffer
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from uvicorn.server import ServerState
 
 from service.errors import (
@@ -120,6 +121,7 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
         self.conn._receive_buffer = _Heads()
         self.service: Service = app_state["service"]
+        self._patience = self.service.settings.body_seconds
         self.request: RequestContext | None = None  # the one that is being answered
         self.is_lost = False
         self.ends = False  # only what is written is still sent, and what comes is thrown away
@@ -211,11 +213,45 @@ class Connection(H11Protocol):
     def _should_upgrade(self) -> bool:
         return False  # an offer, which a server may ignore (RFC 9110, 7.8)
 
-    # Limits.
+    def take_body(self) -> bytes | None:
+        """The body of the request that is being answered, when all of it has come."""
+        cycle = self.cycle
+        if cycle.more_body:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        self.count()
+        return body
 
-    @property
-    def _patience(self) -> float:
-        return self.service.settings.body_seconds
+    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a whole answer, as uvicorn's cycle does with one in parts."""
+        if self.flow.write_paused:
+            await self.flow.drain()
+        cycle, conn = self.cycle, self.conn
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        self._transport.write(
+            self._written(status, [*self.server_state.default_headers, *headers], body)
+        )
+        if conn.our_state is h11.MUST_CLOSE or not cycle.keep_alive:
+            conn.send(h11.ConnectionClosed())
+            self.end()
+        cycle.on_response()
+
+    def _written(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:
+        # What h11 would check of names and values is right: they are ours, and in lower case.
+        items = Headers([(name, name, value) for name, value in headers])
+        phrase = STATUS_PHRASES[status]
+        head = h11.Response(
+            status_code=status, headers=items, http_version=b"1.1", reason=phrase, _parsed=True
+        )
+        if self.scope is not None and self.scope["method"] == "HEAD":
+            body = b""
+        send = self.conn.send
+        parts = (send(head), send(h11.Data(data=body)), send(h11.EndOfMessage()))
+        return b"".join(part for part in parts if part)
+
+    # Limits.
 
     def _look(self) -> None:
         """See what is waited for now, and until when; a deadline is not reset by bytes."""
@@ -226,10 +262,11 @@ class Connection(H11Protocol):
             phase = "rest"  # of a body that nobody reads
         else:
             phase = "answer"
-        if (phase, self.cycle) != self._phase:
-            self._phase = phase, self.cycle
-            seconds = {"idle": KEEP_ALIVE_SECONDS, "answer": math.inf}.get(phase, self._patience)
-            self._deadline = time.monotonic() + seconds
+        if phase == "answer":
+            self._phase, self._deadline = (phase, self.cycle), math.inf
+        elif (phase, self.cycle) != self._phase:
+            seconds = KEEP_ALIVE_SECONDS if phase == "idle" else self._patience
+            self._phase, self._deadline = (phase, self.cycle), time.monotonic() + seconds
         self.count()
         service = self.service
         if phase == "head" and service.held_bytes > service.settings.max_held_bytes:
@@ -306,12 +343,9 @@ class Connection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problem_response(error, "")
             headers = [*response.raw_headers, (b"connection", b"close")]
-            for event in (
-                h11.Response(status_code=response.status_code, headers=headers),
-                h11.Data(data=bytes(response.body)),
-                h11.EndOfMessage(),
-            ):
-                self._transport.write(self.conn.send(event) or b"")
+            self._transport.write(
+                self._written(response.status_code, headers, bytes(response.body))
+            )
             self.service.metrics.count_request(UNMATCHED, response.status_code, 0.0)
         self._ignores = True
         self.end()

@@ -134,11 +134,11 @@ async def infer(request: RequestContext, name: str) -> Response:
     """Classify the texts of a BYTES tensor."""
     service = _service_with(request, name)
     pipeline, settings = service.running.pipeline, service.settings
-    binary = _HEADER in request.headers
+    binary = _HEADER.encode() in request.fields
     if not binary and content_type(request) != "application/json":
         raise UnsupportedMedia("send application/json")
     body = await read_body(request, service)
-    json_length = request.headers[_HEADER] if binary else None
+    json_length = request.field(_HEADER.encode()) if binary else None
     parse = functools.partial(_parse, body, json_length, settings.max_texts)
     wanted, texts = await service.parsing.run(len(body), parse)
     options = Options(timeout=settings.timeout_ms / 1000)

@@ -44,6 +44,10 @@ class ClientLeft(Exception):  # noqa: N818
     """The caller hung up; there is nobody to answer."""
 
 
+class StreamedResponse(Response):
+    """A response that is sent in parts."""
+
+
 class RequestContext(Request):
     """A request from its head to its log line."""
 
@@ -100,6 +104,17 @@ class RequestContext(Request):
 
     # Its two directions.
 
+    def field(self, name: bytes, default: str = "") -> str:
+        """A field of its head, by its name in lower case."""
+        value = self.fields.get(name)
+        return default if value is None else value.decode("latin-1")
+
+    def whole_body(self) -> bytes | None:
+        """The body, when all of it has come already; most have."""
+        body = self._connection.take_body()
+        self._body_ended = self._body_ended or body is not None
+        return body
+
     async def _next_part(self) -> Message:
         message = await self._receive_next()
         self._connection.count()  # it keeps less now
@@ -109,18 +124,26 @@ class RequestContext(Request):
 
     async def _send_part(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"].append((b"x-request-id", self.id.encode()))
-            cut_off = not self._body_ended and not self._is_small
-            if cut_off or self.service.is_leaving:
-                # Closed once it is answered: nobody wants what may still come, or nobody is there.
-                headers = [header for header in message["headers"] if header[0] != b"connection"]
-                message["headers"] = [*headers, (b"connection", b"close")]
+            message["headers"] = self._head(message["status"], message["headers"])
         await self._send_next(message)
+
+    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        self.status = status
+        headers.append((b"x-request-id", self.id.encode()))
+        cut_off = not self._body_ended and not self._is_small
+        if cut_off or self.service.is_leaving:
+            # Closed once it is answered: nobody wants what may still come, or nobody is there.
+            headers = [header for header in headers if header[0] != b"connection"]
+            headers.append((b"connection", b"close"))
+        return headers
 
     async def respond(self, response: Response) -> None:
         """Send a response."""
-        await response(self.scope, self._next_part, self._send_part)
+        if isinstance(response, StreamedResponse):
+            await response(self.scope, self._next_part, self._send_part)
+        else:
+            head = self._head(response.status_code, response.raw_headers)
+            await self._connection.answer(response.status_code, head, bytes(response.body))
 
     async def unless_caller_leaves(self, work: Coroutine[Any, Any, T]) -> T:
         """The work's result; when the caller hangs up first, the work is cancelled."""

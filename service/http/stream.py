@@ -32,7 +32,7 @@ from service.errors import (
 from service.http.answers import choose_options, note_answer
 from service.http.body import body_chunks, content_type, decode_json, is_gzipped
 from service.http.openapi import STREAM, responses
-from service.http.request import ClientLeft, RequestContext
+from service.http.request import ClientLeft, RequestContext, StreamedResponse
 from service.http.schemas import StreamLine, parse_request
 from service.logs import service as log
 from service.service import Service
@@ -60,7 +60,7 @@ async def classify_stream(request: RequestContext) -> Response:
     return _LineResponse(_Stream(request, service).answers())
 
 
-class _LineResponse(Response):
+class _LineResponse(StreamedResponse):
     """Sends lines as they come. (Starlette's own would read the body away to see it end.)"""
 
     def __init__(self, lines: AsyncGenerator[bytes, None]) -> None:
