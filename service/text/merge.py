@@ -116,9 +116,9 @@ def _rounded(score: float) -> float:
 
 def _probabilities(logits: list[float]) -> list[float]:
     """Softmax over a few labels; as arrays, they would take twice as long."""
-    most = max(logits)
-    powers = [math.exp(logit - most) for logit in logits] if math.isfinite(most) else [math.nan]
-    total = sum(powers)
-    if not math.isfinite(total):
+    if not all(map(math.isfinite, logits)):
         raise EngineError("the engine gave a logit that is not a finite number")
+    most = max(logits)
+    powers = [math.exp(logit - most) for logit in logits]
+    total = sum(powers)
     return [power / total for power in powers]
