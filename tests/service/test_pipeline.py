@@ -22,7 +22,7 @@ from service.text.tokenizer import Reader
 from tests.support.serving import LABELS, tokenizer, wait_until
 
 LONG = "word " * 400  # several windows
-ONE_WORKER = Policy(lanes=1, long_lanes=0, group_size=1, queue_seconds=100.0)
+ONE_WORKER = Policy(workers=1, long_workers=0, max_batch_size=1, queue_seconds=100.0)
 
 
 class NotedEngine(FakeEngine):
@@ -64,7 +64,9 @@ def test_a_list_gets_what_each_text_gets_alone(evidence: int, quick: bool) -> No
     options = Options(None, "window", evidence)
 
     async def both() -> None:
-        with pipeline(FakeEngine(len(LABELS)), Policy(lanes=2, long_lanes=1, cores=())) as running:
+        with pipeline(
+            FakeEngine(len(LABELS)), Policy(workers=2, long_workers=1, cores=())
+        ) as running:
             if quick:
                 running.reader.speed_up()
             together = await running.classify(texts, options)
@@ -94,7 +96,9 @@ def test_results_are_merged_on_the_worker(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("texts", [["a text"], [LONG], ["a", LONG, "b " * 100]])
 def test_timings_add_up(texts: list[str]) -> None:
     engine = FakeEngine(len(LABELS), seconds=lambda _batch, n: 0.0002 * n)
-    with pipeline(engine, Policy(lanes=2, long_lanes=0, group_size=1, queue_seconds=100)) as it:
+    with pipeline(
+        engine, Policy(workers=2, long_workers=0, max_batch_size=1, queue_seconds=100)
+    ) as it:
         begun = time.monotonic()
         answer = asyncio.run(it.classify(texts, Options()))
         took = time.monotonic() - begun
@@ -183,7 +187,7 @@ def test_when_the_scheduler_closes_callers_are_told() -> None:
 
 def test_bulk_work_waits_for_room_and_interactive_work_is_refused() -> None:
     engine = NotedEngine()
-    policy = Policy(lanes=1, long_lanes=0, group_size=1, queue_seconds=0.02)
+    policy = Policy(workers=1, long_workers=0, max_batch_size=1, queue_seconds=0.02)
 
     async def fill(running: Pipeline) -> None:
         engine.held.clear()
@@ -207,7 +211,7 @@ def test_bulk_work_waits_for_room_and_interactive_work_is_refused() -> None:
 
 def test_bulk_work_that_waits_has_a_deadline() -> None:
     engine = NotedEngine()
-    policy = Policy(lanes=1, long_lanes=0, group_size=1, queue_seconds=0.001)
+    policy = Policy(workers=1, long_workers=0, max_batch_size=1, queue_seconds=0.001)
 
     async def fill(running: Pipeline) -> None:
         engine.held.clear()
