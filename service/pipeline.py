@@ -1,6 +1,6 @@
 """Classify texts: tokenize each, split it into windows, run them on the workers, merge.
 
-Each text is a `Document`, which does that on worker threads; the event loop only waits for its future.
+Each text is a `Document`, which does that on worker threads; the event loop waits for its future.
 """
 
 from __future__ import annotations
