@@ -202,8 +202,8 @@ def test_logs_are_json_lines_without_the_text(bundle: Path) -> None:
     ("arguments", "variables", "sentence"),
     [
         (["--workers", "0"], {}, "--workers must be a whole number from 1"),
-        (["--engine", "tensorrt"], {}, "--engine must be one of auto, onnxruntime, torch"),
-        ([], {"LONGDOC_GROUP_SIZE": "x"}, "LONGDOC_GROUP_SIZE must be a whole number from 1"),
+        (["--engine", "tensorrt"], {}, "--engine must be one of auto, onnxruntime"),
+        ([], {"LONGDOC_MAX_BATCH_SIZE": "x"}, "LONGDOC_MAX_BATCH_SIZE must be a whole number"),
         ([], {"LONGDOC_API_KEYS": "short"}, "LONGDOC_API_KEYS must be keys of at least 8"),
         (["--bundle", "nothing"], {}, "there is no bundle 'nothing'"),
         (["--device", "cuda"], {}, "--device cpu"),
