@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
 import threading
 import time
@@ -15,6 +17,9 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.startup.deployment import Deployment, Running
 from service.startup.selftest import TOLERANCE
+
+_LARGE = 1 << 18  # bytes of a request: what it was read into may be ten times as large
+_COLLECT_SECONDS = 1.0  # after a large request
 
 
 class Holder(Protocol):
@@ -40,6 +45,7 @@ class Service:
         self.has_begun = threading.Event()  # the application has had time for a first answer
         self.settled = threading.Event()  # nothing of the start goes on any more
         self.parsing = Offload()
+        self._collects = False
         self._running: Running | None = None
         self._failure: BaseException | None = None
         self._drain_from: float | None = None  # since when nothing new is taken
@@ -156,7 +162,15 @@ class Service:
     def release(self, holder: Holder) -> None:
         """Note that nothing of it is kept any more."""
         self.held_bytes -= holder.held_bytes
+        if holder.held_bytes >= _LARGE and not self._collects:
+            self._collects = True
+            asyncio.get_running_loop().call_later(_COLLECT_SECONDS, self._collect)
         holder.held_bytes = 0
+
+    def _collect(self) -> None:
+        """Free what refers to itself: the collector counts objects, and a large one is one."""
+        self._collects = False
+        gc.collect()
 
     def close(self) -> None:
         """End the workers; a run that does not end within a second is left behind."""

@@ -31,9 +31,11 @@ class Offload:
         await self._room.acquire()
         working = asyncio.get_running_loop().run_in_executor(self._threads, call)
         working.add_done_callback(lambda _: self._room.release())
-        return await asyncio.shield(
-            working
-        )  # a thread cannot be interrupted; its place stays taken
+        try:
+            return await asyncio.shield(working)  # a thread goes on; its place stays taken
+        finally:
+            # An error holds this frame, and would hold the input for as long as its future is here.
+            del working, call
 
     def close(self) -> None:
         """Let the threads end."""

@@ -119,12 +119,12 @@ def many_large_lines(target: Target) -> int:
 
 
 def many_wrong_bodies(target: Target) -> int:
-    """A hundred bodies of 8 MB, one after the other, each wrong at its end."""
+    """Thirty bodies of 8 MB, one after the other, each wrong at its end."""
     body = b'{"input": "' + b"x" * (LIMIT - 30) + b'", "y": 1}'
-    for _ in range(100):
+    for _ in range(30):
         with suppress(OSError):
             target.post("/classify", body)
-    return 100 * len(body)
+    return 30 * len(body)
 
 
 def many_connections(target: Target) -> int:
@@ -172,7 +172,7 @@ HOARDERS: dict[str, tuple[Callable[[Target], int], int]] = {
     "endless head": (endless_head, 64),
     "large bodies, 60 at once": (many_large_bodies, 640),
     "large lines, 60 at once": (many_large_lines, 640),
-    "wrong bodies, 100 times 8 MB": (many_wrong_bodies, 256),
+    "wrong bodies, 30 times 8 MB": (many_wrong_bodies, 128),
     "connections, 1,000": (many_connections, 64),
     "bytes behind a long line": (drip_behind_a_long_line, 64),
 }

@@ -21,9 +21,10 @@ import httpx
 from tests.attacks.bodies import BODIES, Body
 from tests.attacks.hoarders import HOARDERS
 from tests.attacks.target import ROOT, Target, attacked
+from tests.support.serving import wait_until
 
 _PATIENCE = 30  # seconds that an attack may take
-_AFTER = 5.0  # seconds after which memory is looked at again
+_AFTER = 5.0  # seconds without work after which memory is looked at again
 
 
 @dataclass
@@ -72,6 +73,7 @@ def _measure(attack: Callable[[Target], object], root: Path) -> Figures:
             figures.seconds = time.monotonic() - begin
         figures.healthz = watched.longest
         figures.processor = target.processor_seconds() - taken
+        wait_until(lambda: target.metrics()["longdoc_queue_depth"] == 0, 60)
         time.sleep(_AFTER)
         figures.memory += [most[0], target.resident()]
     return figures

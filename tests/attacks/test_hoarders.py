@@ -10,7 +10,14 @@ from tests.attacks.hoarders import HOARDERS
 from tests.attacks.target import Target, attacked
 from tests.support.serving import wait_until
 
-_SHORT = ["unread answers", "unread problems", "endless trailers", "endless head", "unread stream"]
+_SHORT = [
+    "unread answers",
+    "unread problems",
+    "unread stream",
+    "endless trailers",
+    "endless head",
+    "wrong bodies, 30 times 8 MB",
+]
 
 
 @pytest.fixture(scope="module")
