@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
-from export.trace import quiet, rename_weights, trace
+from export.trace import inputs_of, quiet, rename_weights, trace
 from models.networks import Network, build_network
 
 
@@ -89,7 +89,7 @@ def _fold_transposes(model: onnx.ModelProto) -> None:
             kept.append(onnx.NodeProto.FromString(node.SerializeToString()))
     del graph.node[:]
     graph.node.extend(kept)
-    used = {name for node in graph.node for name in node.input}
+    used = {name for node in graph.node for name in inputs_of(node)}
     left = [tensor for tensor in graph.initializer if tensor.name in used]
     copies = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in left]
     del graph.initializer[:]

@@ -52,7 +52,8 @@ def trace(model: Network) -> onnx.ModelProto:
     tokens = min(tokens, model.config.max_length or tokens)
     ids = torch.zeros(3, tokens, dtype=torch.int64)
     lengths = torch.tensor([tokens, (tokens + 1) // 2, 1])
-    with quiet():
+    # Without gradients, since the exporter would take a loop apart for its backward pass.
+    with quiet(), torch.no_grad():
         try:
             program = torch.onnx.export(
                 _Traced(model.eval()),
@@ -97,9 +98,25 @@ def rename_weights(model: onnx.ModelProto, new_name: Callable[[str], str]) -> No
     renamed = {weight.name: new_name(weight.name) for weight in model.graph.initializer}
     for weight in model.graph.initializer:
         weight.name = renamed[weight.name]
-    for node in model.graph.node:
+    for node in all_nodes(model.graph):
         for index, name in enumerate(node.input):
             node.input[index] = renamed.get(name, name)
+
+
+def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """A graph's nodes, and those of the bodies of its loops."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_nodes(attribute.g)
+
+
+def inputs_of(node: onnx.NodeProto) -> list[str]:
+    """What a node reads, the body of a loop included, which sees all that stands around it."""
+    bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    inner = [name for body in bodies for each in all_nodes(body) for name in each.input]
+    return [*node.input, *inner]
 
 
 def _leave_weights(node: onnx_ir.Node) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional
 
 from models.attention.base import Attention
@@ -102,18 +103,39 @@ class InfiniteFormerAttention(Attention):
         return self._read(q, _earlier(memory, 1), signal)[0]
 
     def _sticky(self, q: Tensor, seen: Tensor, signal: Signal) -> Tensor:
-        """The past sampled where attention fell most: one memory after the other."""
-        memory = torch.zeros_like(signal.fit[:, :1] @ seen[:, 0, :, :1])  # (batch, heads, N, 2 d)
+        """The past sampled where attention fell most: one memory after the other.
+
+        The loop's body names no size that varies, which the exporter could not bring into a graph.
+        """
+        size, batch = seen.shape[3], seen.shape[0]
+        is_first = torch.arange(seen.shape[1], device=q.device)[:, None, None, None] == 0
+        new = torch.where(is_first, signal.fit[:, :size] @ seen, signal.add[:, :size] @ seen)
+        refit = signal.refit.expand(batch, -1, -1)  # (batch, N, S)
+        count = torch.ones_like(q[0, 0, 0, :, 0]).sum() * self.heads  # queries of a segment
+
+        def step(memory: Tensor, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            """Read the memory (batch, heads, N, 2 d) for a segment, then take the segment in."""
+            queries, segment = part
+            reads = [
+                self._read(each, past, signal)
+                for each, past in zip(queries.unbind(1), memory.unbind(1), strict=True)
+            ]
+            points = self._where_attention_fell([density for _, density in reads], count)
+            kept = signal.basis(points)  # (batch, S, N)
+            old = [refit.bmm(kept.bmm(past)) for past in memory.unbind(1)]
+            return segment + torch.stack(old, dim=1), torch.stack(
+                [read for read, _ in reads], dim=1
+            )
+
+        memory = torch.zeros_like(new[:, 0])  # of an empty memory nothing is left at an update
+        parts = (q.transpose(0, 1), new.transpose(0, 1))
+        if torch.compiler.is_exporting():  # a loop in the graph, for any number of segments
+            looped: Tensor = scan(step, memory, parts, dim=0)[1]
+            return looped.transpose(0, 1)
         outputs = []
-        for segment in range(seen.shape[1]):
-            read, density = self._read(q[:, segment], memory, signal)
+        for part in zip(*parts, strict=True):
+            memory, read = step(memory, part)
             outputs.append(read)
-            if segment == 0:
-                memory = signal.fit[:, : seen.shape[3]] @ seen[:, 0]
-            else:
-                kept = signal.basis(self._where_attention_fell(density))  # (batch, S, N)
-                old = kept[:, None] @ memory  # (batch, heads, S, 2 d)
-                memory = signal.refit @ old + signal.add @ seen[:, segment]
         return torch.stack(outputs, dim=1)
 
     def _read(
@@ -121,24 +143,31 @@ class InfiniteFormerAttention(Attention):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """E[ψ] Bᵥ for every query, and the normal density each query looks with."""
         keys, values = memory[..., : self.head_dim], memory[..., self.head_dim :]
-        scores = (q * self.head_dim**-0.5) @ keys.transpose(-1, -2)  # (…, heads, size, N)
-        mean = (scores @ self.locate.to(q.dtype))[..., None].sigmoid()  # (…, heads, size, 1)
-        variance = functional.softplus(scores @ self.spread.to(q.dtype))[..., None]
+        scores = _product(q * self.head_dim**-0.5, keys.transpose(-1, -2))  # (…, size, N)
+        mean = (scores * self.locate.to(q.dtype)).sum(dim=-1, keepdim=True).sigmoid()
+        spread = (scores * self.spread.to(q.dtype)).sum(dim=-1, keepdim=True)
+        variance = functional.softplus(spread)  # (…, heads, size, 1)
         variance = variance.clamp(min=SMALLEST_VARIANCE)
         expected = gaussian_density(mean, signal.mean, signal.variance + variance)
-        return expected @ values, (mean, variance)
+        return _product(expected, values), (mean, variance)
 
-    def _where_attention_fell(self, density: tuple[Tensor, Tensor]) -> Tensor:
-        """Points at even quantiles of the segment's attention over the past: (batch, S)."""
-        mean, variance = (x.flatten(1)[..., None] for x in density)  # (batch, queries, 1)
+    def _where_attention_fell(
+        self, densities: list[tuple[Tensor, Tensor]], count: Tensor
+    ) -> Tensor:
+        """Points at even quantiles of the heads' attention over the past: (batch, S)."""
+        mean, _ = densities[0]  # (batch, size, 1), as the variance
         edges = torch.linspace(0, 1, BINS + 1, dtype=mean.dtype, device=mean.device)
-        below = torch.special.ndtr((edges - mean) / variance.sqrt())  # (batch, queries, BINS + 1)
-        histogram = below.diff(dim=-1).mean(dim=1) + 1e-6  # (batch, BINS); none is empty
+        below = [((edges - m) / (2 * v).sqrt()).erf().sum(dim=1) for m, v in densities]
+        total = torch.stack(below).sum(dim=0) / (2 * count)  # (batch, BINS + 1)
+        fallen = total[:, 1:] - total[:, :-1]
+        histogram = fallen + 1e-6  # (batch, BINS); none is empty
         cumulative = histogram.cumsum(dim=-1)
         cumulative = cumulative / cumulative[:, -1:]
         quantiles = (torch.arange(self.samples, device=mean.device) + 0.5) / self.samples
-        quantiles = quantiles.to(mean.dtype).expand(len(mean), -1).contiguous()
-        upper = torch.searchsorted(cumulative, quantiles).clamp(max=BINS - 1)  # (batch, S)
+        quantiles = quantiles.to(mean.dtype)
+        upper = (
+            (cumulative[:, None] < quantiles[:, None]).sum(dim=2).clamp(max=BINS - 1)
+        )  # (batch, S)
         high = cumulative.gather(1, upper)
         width = (histogram / histogram.sum(dim=1, keepdim=True)).gather(1, upper)
         inside = 1 - ((high - quantiles) / width).clamp(0, 1)
@@ -149,6 +178,11 @@ class InfiniteFormerAttention(Attention):
         """The constants in the type of the computation."""
         names = ("mean", "variance", "fit", "keep", "add", "refit")
         return Signal(**{name: getattr(self, f"signal_{name}").to(like.dtype) for name in names})
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y; in the loop's body, where they have three dimensions, without naming their sizes."""
+    return x.bmm(y) if x.dim() == 3 else x @ y
 
 
 def _earlier(memory: Tensor, steps: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.support.small_bundle import shared_bundle
 
 BOUND = 1e-4  # of a certificate, in probability
 LENGTHS = (1, 2, 13, 67, 128, 251, 509)  # odd, prime, and around blocks and windows
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "linformer": {"k": 16, "max_length": 512},
     "nystromformer": {"landmarks": 8, "conv_kernel": 5},
     "performer": {"features": 16},
@@ -30,9 +31,23 @@ SMALL = {
     "reformer": {"buckets": 8, "chunk": 16},
     "informer": {"queries": 2, "keys": 2},
 }
+#: Variants whose graph is another: small bundles by a name of their own.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "infinite_former-sticky": (
+        "infinite_former",
+        {"segment": 32, "basis": 8, "samples": 16, "sticky": True},
+    ),
+    "longformer-own_projections": (
+        "longformer",
+        {"window": 16, "global_tokens": 2, "own_projections": True},
+    ),
+    "performer-relu": ("performer", {"features": 16, "feature_map": "relu"}),
+    "sparse-fixed": ("sparse", {"stride": 16, "pattern": "fixed"}),
+}
 BUNDLED = [pytest.param(path, id=path.name) for path in find_bundles()]
 SMALL_BUNDLES = [
-    pytest.param(name, id=f"small-{name}", marks=pytest.mark.slow) for name in ATTENTIONS.names()
+    pytest.param(name, id=f"small-{name}", marks=pytest.mark.slow)
+    for name in (*ATTENTIONS.names(), *VARIANTS)
 ]
 
 
@@ -42,7 +57,8 @@ def opened(source: Path | str, engine: str) -> tuple[Bundle, Engine]:
     if isinstance(source, Path):
         bundle = load_bundle(source)
     else:
-        bundle = shared_bundle(source, **SMALL.get(source, {}))
+        name, params = VARIANTS.get(source, (source, SMALL.get(source, {})))
+        bundle = shared_bundle(name, **params)
     return bundle, open_engine(bundle, engine=engine, device="cpu")
 
 
