@@ -3,7 +3,8 @@
 An ONNX file is nested protobuf messages. Read are its operators, and each tensor whose values lie
 in another file; such a tensor may only be a weight of the main graph, which gets its values from
 the bundle's own weights, never from a path. Branches, loops and functions, which could hide more,
-are refused.
+are refused; all but the body of a Scan, which runs once for each entry of its input, and so ends.
+It is read like the main graph, and may hold neither a tensor of another file nor a further body.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LENGTH = 2  # the wire type of a length and so many bytes
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_TRAINING, _MODEL_FUNCTIONS = 7, 8, 20, 25
 _GRAPH_NODE, _GRAPH_TENSOR, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 12, 15
 _NODE_INPUT, _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 4, 5, 7
-_ATTRIBUTE_TENSORS = (5, 10)
+_ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPH = (5, 10), 6
 _ATTRIBUTE_OTHERS = {6: "a branch", 11: "a branch", 21: "a parameter", 22: "sparse", 23: "sparse"}
 _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
 _TENSOR_EXTERNAL, _TENSOR_PLACE = 13, 14
@@ -126,27 +127,39 @@ class _Reader:
             elif number == _GRAPH_SPARSE:
                 raise ValueError("it holds sparse tensors")
 
-    def _read_node(self, start: int, end: int) -> None:
+    def _read_body(self, start: int, end: int) -> None:
+        for number, _, begin, stop in _fields(self.content, start, end):
+            if number == _GRAPH_NODE:
+                self._read_node(begin, stop, in_body=True)
+            elif number == _GRAPH_TENSOR and self._is_external(begin, stop):
+                raise ValueError("the body of a loop takes values from another file")
+            elif number == _GRAPH_SPARSE:
+                raise ValueError("it holds sparse tensors")
+
+    def _read_node(self, start: int, end: int, *, in_body: bool = False) -> None:
         self.nodes += 1
         if self.nodes > _MAX_NODES:
             raise ValueError(f"it has more than {_MAX_NODES} nodes")
-        inputs = []
-        for number, _, begin, stop in _fields(self.content, start, end):
-            if number == _NODE_INPUT:
-                inputs.append(self.content[begin:stop].decode())
-            elif number == _NODE_ATTRIBUTE:
-                self._read_attribute(begin, stop)
         domain, operator = (
             self._text_of(start, end, field) for field in (_NODE_DOMAIN, _NODE_OPERATOR)
         )
         self._check_domain(domain)
+        inputs = []
+        has_body = operator == "Scan" and not in_body
+        for number, _, begin, stop in _fields(self.content, start, end):
+            if number == _NODE_INPUT:
+                inputs.append(self.content[begin:stop].decode())
+            elif number == _NODE_ATTRIBUTE:
+                self._read_attribute(begin, stop, has_body=has_body)
         self.operators.add(f"{domain}:{operator}")
         self.looked_up.update(inputs[:1] if operator == "Gather" else ())
         self.used_otherwise.update(inputs[1:] if operator == "Gather" else inputs)
 
-    def _read_attribute(self, start: int, end: int) -> None:
+    def _read_attribute(self, start: int, end: int, *, has_body: bool) -> None:
         for number, _, begin, stop in _fields(self.content, start, end):
-            if number in _ATTRIBUTE_OTHERS:
+            if number == _ATTRIBUTE_GRAPH and has_body:
+                self._read_body(begin, stop)
+            elif number in _ATTRIBUTE_OTHERS:
                 raise ValueError(f"a node has an attribute that is {_ATTRIBUTE_OTHERS[number]}")
             if number in _ATTRIBUTE_TENSORS and self._is_external(begin, stop):
                 raise ValueError("an attribute takes its values from another file")

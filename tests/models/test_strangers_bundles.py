@@ -160,6 +160,32 @@ def in_branch(changed: onnx.ModelProto) -> None:
     )
 
 
+def in_loop(changed: onnx.ModelProto) -> None:
+    """A tensor of another file, hidden in the body of a Scan, where bodies are allowed."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["secret"], ["told"])],
+        "body",
+        [helper.make_tensor_value_info("each", TensorProto.FLOAT, (4,))],
+        [helper.make_tensor_value_info("told", TensorProto.FLOAT, (4,))],
+        [external("secret", (4,), "/etc/passwd")],
+    )
+    changed.graph.initializer.append(numpy_helper.from_array(np.zeros((3, 4), np.float32), "rows"))
+    changed.graph.node.append(
+        helper.make_node("Scan", ["rows"], ["out"], body=body, num_scan_inputs=1)
+    )
+
+
+def loop_in_a_loop(changed: onnx.ModelProto) -> None:
+    """A body in the body of a Scan."""
+    value = helper.make_tensor_value_info("each", TensorProto.FLOAT, (4,))
+    inner = helper.make_graph([helper.make_node("Identity", ["each"], ["on"])], "b", [value], [])
+    scan = helper.make_node("Scan", ["each"], ["told"], body=inner, num_scan_inputs=1)
+    body = helper.make_graph([scan], "body", [value], [])
+    changed.graph.node.append(
+        helper.make_node("Scan", ["rows"], ["out"], body=body, num_scan_inputs=1)
+    )
+
+
 def in_constant(changed: onnx.ModelProto) -> None:
     """A tensor of another file as a node's attribute."""
     node = helper.make_node("Constant", [], ["secret"])
@@ -347,6 +373,8 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "a weight from memory": (
         weight_elsewhere("*/_ORT_MEM_ADDR_/*"), "asks for the weight secret"),
     "a weight of another file in a branch": (graph(in_branch), "branch"),
+    "a weight of another file in a loop": (graph(in_loop), "body of a loop"),
+    "a loop in a loop": (graph(loop_in_a_loop), "branch"),
     "a weight of another file in an attribute": (graph(in_constant), "another file"),
     "a weight of another file in a list": (graph(in_tensor_list), "another file"),
     "an endless loop": (graph(endless), "branch"),
