@@ -19,11 +19,10 @@ import numpy as np
 from benchmarks.documents.lengths import LogNormal
 from benchmarks.markdown import milliseconds, table
 from benchmarks.records import percentile
-from service.scheduling.cost import CostModel
-from service.scheduling.decide import next_batch
+from service.scheduling.decide import JobQueue, State, WorkerState, next_batch
+from service.scheduling.forecast import CostModel
+from service.scheduling.jobs import Caller, Inference, Job
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Caller, Inference, Job, JobQueue
-from service.scheduling.state import State, WorkerState
 
 _CORES = (0, 1)
 _CONSTANT, _PER_TOKEN, _PER_SQUARE = 6e-4, 5.4e-6, 8.9e-11  # seconds of one core
@@ -116,6 +115,7 @@ class Simulation:
             Caller(self.now),
             self.cost.seconds(tokens),
             0.0,
+            tokens=tokens,
             ids=np.broadcast_to(np.int64(0), tokens),
             contributions=False,
             finish=lambda *_: None,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 
 class Clock:
     """The system's monotonic time."""
 
-    def now(self) -> float:
-        """Seconds since some moment in the past."""
-        return time.monotonic()
+    def __init__(self) -> None:
+        #: Seconds since some moment in the past.
+        self.now: Callable[[], float] = time.monotonic
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""
@@ -31,14 +32,12 @@ class VirtualClock(Clock):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._now = 0.0
+        self.now = lambda: self._now  # what `advance` has added up to
         self._changed = threading.Condition()
         self._sleeping: list[float] = []  # when each ends
         self._waiting: dict[_VirtualAlarm, float] = {}  # when each gives up
-
-    def now(self) -> float:
-        """Seconds that `advance` has added up to."""
-        return self._now
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread until the time has been moved so far."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.engines.base import Floats
-from service.scheduling.queue import Call, Caller, Inference
+from service.scheduling.jobs import Call, Caller, Inference
 from service.scheduling.scheduler import JobResult
 from service.text.evidence import cut_passages, weigh
 from service.text.merge import Result, WindowOutput, merge
@@ -92,10 +92,12 @@ class Document:
                 return
             index, window = self._waiting.popleft()
             cost = self.pipeline.scheduler.cost
+            tokens = window.end - window.start
             job = Inference(
                 self.caller,
-                cost.seconds(len(window)),
+                cost.seconds(tokens),
                 self.ahead + (cost.seconds(window.start) if window.start else 0.0),
+                tokens=tokens,
                 ids=reading.ids[window.start : window.end],
                 contributions=self._passages is not None,
                 finish=functools.partial(self._keep, reading, window),

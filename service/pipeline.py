@@ -19,7 +19,7 @@ from pydantic import Field
 from models.windows import Overflow
 from service.document import Document, Span
 from service.errors import DeadlinePassed, Draining, InvalidRequest, Overloaded
-from service.scheduling.queue import Call, Caller
+from service.scheduling.jobs import Call, Caller
 from service.scheduling.scheduler import Scheduler
 from service.text.merge import Result
 from service.text.tokenizer import Reader, Reading

@@ -9,23 +9,51 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from service.clock import Clock
-from service.engines.base import Engine
+from service.engines.base import Engine, Ids
+from service.errors import OutOfMemory
 from service.logs import service as log
-from service.scheduling.admission import Admission
 from service.scheduling.cores import lower_priority, stay_on_core
-from service.scheduling.cost import CostModel
-from service.scheduling.decide import next_batch, worker_to_wake
+from service.scheduling.decide import PriorityClass, State, WorkerState, next_batch, worker_to_wake
+from service.scheduling.forecast import Admission, CostModel
+from service.scheduling.jobs import Batch, BatchRun, Call, Inference, Job, JobResult
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Call, Inference, Job
-from service.scheduling.state import Batch, PriorityClass, State
-from service.scheduling.workers import BatchRun, JobResult, Session, Worker, run_call
 
 __all__ = ["BatchRun", "JobResult", "Scheduler"]
+
+_SMALL = 512  # tokens: what runs of no more leave behind is not worth giving back
+_ONE_TOKEN, _ONE = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
+
+
+class Session:
+    """An engine with the memory that it keeps; several workers may share one.
+
+    An engine keeps what its largest run needed. It is given back once no run has needed at least
+    half as much for `keep_memory_seconds`: at the end of the next run, or when a worker is idle.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.largest = 0  # tokens of the largest run since memory was given back
+        self.until = 0.0  # when it had better be
+
+
+class Worker:
+    """A thread's own things: its session, and results that are not delivered yet."""
+
+    def __init__(
+        self, state: WorkerState, niceness: int, session: Session, alarm: threading.Condition
+    ) -> None:
+        self.state, self.niceness, self.session = state, niceness, session
+        self.alarm = alarm
+        self.pending: list[tuple[Job, JobResult]] = []
 
 
 class Scheduler:
@@ -42,8 +70,8 @@ class Scheduler:
         observe: Callable[[BatchRun], None] = lambda _: None,
     ) -> None:
         self.cost = cost
-        self._clock = clock or Clock()
-        self._work_clock, self._observe = work_clock, observe
+        clock = clock or Clock()
+        self._now, self._work_clock, self._observe = clock.now, work_clock, observe
         self._lock = threading.Lock()
         self._state = State(policy, cost)
         self.admission = Admission(self._state)
@@ -56,7 +84,7 @@ class Scheduler:
                 state,
                 policy.niceness + (policy.long_niceness if state.serves is self._state.long else 0),
                 session,
-                self._clock.alarm(self._lock),
+                clock.alarm(self._lock),
             )
             for state in self._state.workers
         ]
@@ -71,7 +99,7 @@ class Scheduler:
 
     def submit(self, job: Job) -> None:
         """Queue a job; its future gets a `JobResult` or an error."""
-        job.submitted = self._clock.now()
+        job.submitted = self._now()
         with self._lock:
             closed = self._closed
             if not closed:
@@ -79,7 +107,7 @@ class Scheduler:
         if closed:
             job.future.cancel()
         else:
-            job.future.add_done_callback(lambda _: self._drop(job))
+            job.future.add_done_callback(partial(self._drop, job))
 
     def adopt(
         self,
@@ -153,7 +181,7 @@ class Scheduler:
         """Drop what waits, let what runs finish, end the workers; false when they took too long."""
         with self._lock:
             self._closed = True
-            waiting = [*self._state.short.queue, *self._state.long.queue]
+            waiting = [*self._state.short.queue.waiting, *self._state.long.queue.waiting]
             for worker in self._workers:
                 worker.alarm.notify()
         for job in waiting:
@@ -174,89 +202,138 @@ class Scheduler:
             task()
 
     def _next_task(self, worker: Worker) -> Callable[[], None] | None:
-        """Wait for a batch to run; None when the scheduler is closed.
+        """Wait for something to do; None when the scheduler is closed.
 
         Before it waits, a worker delivers results and gives back memory whose time is over.
         """
         with self._lock:
             while not self._closed:
-                now = self._clock.now()
+                now = self._now()
                 batch = next_batch(self._state, worker.state, now)
                 if batch is not None:
-                    # False for a job whose caller has just left.
-                    jobs = tuple(
-                        job for job in batch.jobs if job.future.set_running_or_notify_cancel()
-                    )
-                    for job in batch.jobs:
-                        if job not in jobs:
-                            self._state.drop(job)
-                    if jobs:
-                        batch = replace(batch, jobs=jobs)
+                    batch = self._without_leavers(batch)
+                    if batch.jobs:
                         self._state.start(worker.state, batch, now)
-                        return self._task_of(worker, batch, now)
+                        return partial(self._run, worker, batch)
                     continue
                 if worker.pending:
-                    return worker.deliver
-                idle = self._keeps_memory(worker)
-                for session in idle:
-                    if session.take_release(now):
-                        return partial(_release_memory, session)
-                times = [session.release_at for session in idle]
-                until = min((time for time in times if time is not None), default=None)
+                    return partial(self._deliver, worker)
+                until = None
+                for session in self._sessions_of(worker):
+                    if session.largest > _SMALL:
+                        if now >= session.until:
+                            session.largest = 0
+                            return partial(_release_memory, session)
+                        until = session.until if until is None else min(until, session.until)
                 worker.state.waiting = True
-                worker.alarm.wait(None if until is None else max(0.0, until - now))
+                worker.alarm.wait(None if until is None else until - now)
                 worker.state.waiting = False
-            return worker.deliver if worker.pending else None
+            return partial(self._deliver, worker) if worker.pending else None
 
-    def _task_of(self, worker: Worker, batch: Batch, now: float) -> Callable[[], None]:
+    def _without_leavers(self, batch: Batch) -> Batch:
+        """The batch without jobs whose callers have just left."""
+        for job in batch.jobs:
+            if not job.future.set_running_or_notify_cancel():
+                self._state.drop(job)
+                rest = tuple(other for other in batch.jobs if other is not job)
+                batch = replace(
+                    batch, jobs=rest, tokens=batch.tokens - job.tokens, work=batch.work - job.work
+                )
+        return batch
+
+    def _run(self, worker: Worker, batch: Batch) -> None:
+        """Run a batch; its results are delivered just before the next one."""
         first = batch.jobs[0]
         if isinstance(first, Call):
-            return partial(self._run_call, worker, first)
-        all_cores = self._all_cores if batch.all_cores else None
-        session = all_cores or worker.session
-        release = session.take_release(now)
-        return partial(self._run_batch, worker, batch, session, release_memory=release)
+            self._deliver(worker)
+            self._run_call(first)
+            with self._lock:
+                self._state.finish(worker.state, batch.jobs)
+            return
+        documents = [job for job in batch.jobs if isinstance(job, Inference)]
+        try:
+            ran = self._run_documents(worker, batch, documents)
+        except BaseException as error:  # whatever it was, each caller must get it
+            failure = OutOfMemory() if isinstance(error, MemoryError) else error
+            self._last_run_failed = True
+            self._finish(worker, batch)
+            for job in documents:
+                job.future.set_exception(failure)
+        else:
+            self._last_run_failed = False
+            self._observe(ran)
 
-    def _run_call(self, worker: Worker, call: Call) -> None:
-        worker.deliver()
-        run_call(call, self._clock)
-        with self._lock:
-            self._state.finish(worker.state, [call])
-
-    def _run_batch(
-        self, worker: Worker, batch: Batch, session: Session, *, release_memory: bool
-    ) -> None:
-        jobs = [job for job in batch.jobs if isinstance(job, Inference)]
-        ran = worker.run(
-            session.engine, jobs, self._clock, self._work_clock, release_memory=release_memory
+    def _run_documents(
+        self, worker: Worker, batch: Batch, documents: Sequence[Inference]
+    ) -> BatchRun:
+        session = (self._all_cores if batch.all_cores else None) or worker.session
+        release = session.largest > _SMALL and self._now() >= session.until
+        if release:
+            session.largest = 0
+        ids, lengths = padded(documents)
+        self._deliver(worker)
+        started, work_before = self._now(), self._work_clock()
+        output = session.engine.run(
+            ids, lengths, contributions=documents[0].contributions, release_memory=release
         )
-        self._last_run_failed = ran.error is not None
-        if ran.error is None and len(jobs) == 1 and not batch.all_cores:
-            self.cost.observe(jobs[0].tokens, ran.work)
+        work = self._work_clock() - work_before
+        values, shares = [], output.contributions
+        for row, job in enumerate(documents):
+            own = None if shares is None else shares[row, : job.tokens]
+            values.append(job.finish(output.logits[row], own))
+        seconds = self._now() - started
+        if len(documents) == 1 and not batch.all_cores:
+            self.cost.observe(batch.tokens, work)
+        self._finish(worker, batch, (seconds, work))
+        waits, tokens = [], []
+        for job, value in zip(documents, values, strict=True):
+            waits.append(started - job.submitted)
+            tokens.append(job.tokens)
+            worker.pending.append((job, JobResult(value, waits[-1], seconds)))
+        return BatchRun(tuple(tokens), seconds, tuple(waits), batch.all_cores)
+
+    def _finish(
+        self, worker: Worker, batch: Batch, took: tuple[float, float] | None = None
+    ) -> None:
+        """Give back a batch's room; `took` are its seconds and its work."""
+        session = (self._all_cores if batch.all_cores else None) or worker.session
         with self._lock:
-            if ran.error is None and worker.state.serves is self._state.short:
-                self.admission.learn_pace(ran.seconds, ran.work)
-            session.ran(batch.tokens, self._clock.now() + self.policy.keep_memory_seconds)
+            if took is not None and worker.state.serves is self._state.short:
+                self.admission.learn_pace(*took)
+            if 2 * batch.tokens >= session.largest:
+                session.until = self._now() + self._state.policy.keep_memory_seconds
+            session.largest = max(batch.tokens, session.largest)
             self._state.finish(worker.state, batch.jobs)
             self._wake_for_room()
-        if ran.error is not None:
-            for job in jobs:
-                job.future.set_exception(ran.error)
-            return
-        waits = tuple(ran.started - job.submitted for job in jobs)
-        tokens = tuple(job.tokens for job in jobs)
-        self._observe(BatchRun(tokens, ran.seconds, waits, batch.all_cores))
-        worker.pending += [
-            (job.future, JobResult(value, wait, ran.seconds))
-            for job, value, wait in zip(jobs, ran.values, waits, strict=True)
-        ]
 
-    def _keeps_memory(self, worker: Worker) -> list[Session]:
+    def _run_call(self, call: Call) -> None:
+        """Run a function and answer with what it returns or raises."""
+        started = self._now()
+        try:
+            value = call.function()
+        except MemoryError:
+            call.future.set_exception(OutOfMemory())
+        except BaseException as error:  # whatever it was, the caller must get it
+            call.future.set_exception(error)
+        else:
+            result = JobResult(value, started - call.submitted, self._now() - started)
+            call.future.set_result(result)
+
+    def _deliver(self, worker: Worker) -> None:
+        """Hand over the results of the last run.
+
+        Best done just before the next run: a thread that is woken by a result can only go on when
+        this one releases the interpreter, which is then.
+        """
+        pending, worker.pending = worker.pending, []
+        for job, result in pending:
+            job.future.set_result(result)
+
+    def _sessions_of(self, worker: Worker) -> Iterable[Session]:
         """The sessions whose memory a worker looks after while it is idle."""
-        all_cores = self._all_cores
-        if all_cores is None or worker.state.serves is not self._state.long:
-            return [worker.session]
-        return [worker.session, all_cores]
+        if self._all_cores is None or worker.state.serves is not self._state.long:
+            return (worker.session,)
+        return (worker.session, self._all_cores)
 
     def _wake(self, serves: PriorityClass) -> bool:
         """Call a worker for new work, with the lock held; false when none waits."""
@@ -270,18 +347,31 @@ class Scheduler:
     def _wake_for_room(self) -> None:
         """Call the workers that wait although there is work: there may be room for it now."""
         for serves in (self._state.short, self._state.long):
-            if len(serves.queue):
-                while self._wake(serves):
-                    pass
+            while serves.queue.head is not None and self._wake(serves):
+                pass
 
-    def _drop(self, job: Job) -> None:
-        with self._lock:
-            self._state.drop(job)
-            self._wake_for_room()
+    def _drop(self, job: Job, _future: Any = None) -> None:
+        """Forget a job that its caller has dropped; one that is answered is forgotten already."""
+        if job.future.cancelled():
+            with self._lock:
+                self._state.drop(job)
+                self._wake_for_room()
+
+
+def padded(jobs: Sequence[Inference]) -> tuple[Ids, Ids]:
+    """Documents' ids (batch, n), padded with zeros to the longest, and their lengths (batch,)."""
+    lengths = np.array([job.tokens for job in jobs], dtype=np.int64)
+    if len(jobs) == 1:
+        return jobs[0].ids[None], lengths
+    ids = np.zeros((len(jobs), lengths.max()), dtype=np.int64)
+    for row, job in zip(ids, jobs, strict=True):
+        row[: job.tokens] = job.ids
+    return ids, lengths
 
 
 def _release_memory(session: Session) -> None:
+    """Give back what earlier runs needed, by the smallest run there is."""
     try:
-        session.release_memory()
+        session.engine.run(_ONE_TOKEN, _ONE, release_memory=True)
     except Exception as error:  # of whatever kind: it is tried again after the next large run
         log.warning("memory could not be given back: %s", error)

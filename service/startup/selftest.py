@@ -21,7 +21,7 @@ import numpy as np
 from models.errors import BundleError, EngineError
 from models.reference import Reference
 from service.engines.base import Engine, Floats, Ids
-from service.scheduling.cost import CostModel
+from service.scheduling.forecast import CostModel
 
 CANARY = (
     "Long documents are read from beginning to end. This one is short, and stands here so that "

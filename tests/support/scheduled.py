@@ -12,12 +12,11 @@ import numpy as np
 from service.clock import Clock, VirtualClock
 from service.engines.base import Floats
 from service.engines.fake import FakeEngine
-from service.scheduling.cost import CostModel
-from service.scheduling.decide import next_batch
+from service.scheduling.decide import State, next_batch
+from service.scheduling.forecast import CostModel
+from service.scheduling.jobs import Caller, Inference, Job
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Caller, Inference, Job
 from service.scheduling.scheduler import BatchRun, Scheduler
-from service.scheduling.state import State
 
 SECONDS_A_TOKEN = 1e-3
 ONE_WORKER = Policy(workers=1, long_workers=1, long_niceness=0, long_work=1.0, queue_seconds=100.0)
@@ -45,6 +44,7 @@ def document(
         Caller(arrival, bulk),
         tokens * SECONDS_A_TOKEN,
         ahead,
+        tokens=tokens,
         ids=np.arange(tokens, dtype=np.int64),
         contributions=False,
         finish=finish,

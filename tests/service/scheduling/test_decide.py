@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.scheduling.decide import next_batch, worker_to_wake
-from service.scheduling.queue import Job
-from service.scheduling.state import Batch, State, WorkerState
+from service.scheduling.decide import State, WorkerState, next_batch, worker_to_wake
+from service.scheduling.jobs import Batch, Job
 from tests.support.scheduled import (
     ONE_WORKER,
     SECONDS_A_TOKEN,
@@ -33,7 +32,7 @@ def start(state: State, worker: WorkerState, now: float = 0.0) -> list[int] | No
 
 def run_alone(state: State, worker: WorkerState, job: Job) -> None:
     state.add(job)
-    state.start(worker, Batch((job,)), 0.0)
+    state.start(worker, Batch((job,), job.tokens, job.work), 0.0)
 
 
 def test_a_worker_takes_the_head_of_its_queue() -> None:

@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from service.clock import Clock
 from service.engines.base import Ids, Output
 from service.engines.fake import FakeEngine
+from service.scheduling.jobs import Call, Caller, Inference, Job
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Call, Caller, Inference, Job
 from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, Running, running
 
 ROOM = 3000  # tokens of all runs at once
@@ -134,6 +134,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             caller,
             work,
             ahead,
+            tokens=tokens,
             ids=np.full(tokens, number),
             contributions=False,
             finish=lambda logits, _: logits.copy(),

@@ -13,9 +13,8 @@ import pytest
 from service.engines.base import Floats
 from service.engines.fake import FakeEngine
 from service.scheduling.cores import own_cores
-from service.scheduling.queue import Call, Caller
+from service.scheduling.jobs import BatchRun, Call, Caller
 from service.scheduling.scheduler import JobResult
-from service.scheduling.workers import BatchRun
 from tests.support.scheduled import ONE_WORKER, SECONDS_A_TOKEN, document, running
 
 BATCHING = replace(ONE_WORKER, batch_below=200, batch_saving=4.1 * SECONDS_A_TOKEN)

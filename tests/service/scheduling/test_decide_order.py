@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from service.scheduling.decide import JobQueue
+from service.scheduling.jobs import Call, Caller, Job
 from service.scheduling.policy import Policy
-from service.scheduling.queue import Call, Caller, Job, JobQueue
 from tests.support.scheduled import document
 
 POLICY = Policy(short_first_share=0.5, overtake=10.0, list_delay=4.0, bulk_yield=5.0)
@@ -33,7 +34,7 @@ def order(jobs: Sequence[Job], queue: JobQueue | None = None) -> list[Job]:
     while (job := queue.head) is not None:
         found.append(job)
         queue.remove(job)
-    assert len(queue) == 0
+    assert len(queue.waiting) == 0
     return found
 
 
@@ -108,6 +109,6 @@ def test_jobs_that_come_and_leave_do_not_fill_the_memory() -> None:
         job = document(50, arrival=1.0)
         queue.push(job)
         queue.remove(job)
-    assert len(queue) == 1
+    assert len(queue.waiting) == 1
     assert len(queue._heap) < 100
     assert queue.head is stays

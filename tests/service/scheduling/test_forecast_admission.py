@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from service.errors import Overloaded
-from service.scheduling.admission import Admission
+from service.scheduling.forecast import Admission
 from tests.support.scheduled import ONE_WORKER, document, state_of
 
 HALF_A_SECOND = replace(ONE_WORKER, queue_seconds=0.5)

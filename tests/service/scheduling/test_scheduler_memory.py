@@ -9,8 +9,8 @@ import pytest
 
 from service.engines.fake import FakeEngine
 from service.errors import OutOfMemory
-from service.scheduling.queue import Call, Caller, Inference
-from service.scheduling.workers import padded
+from service.scheduling.jobs import Call, Caller, Inference
+from service.scheduling.scheduler import padded
 from tests.support.scheduled import ONE_WORKER, document, running
 
 KEEPING = replace(ONE_WORKER, keep_memory_seconds=2.0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.scheduling.queue import Call, Caller
-from service.scheduling.state import Batch
+from service.scheduling.jobs import Batch, Call, Caller
 from tests.support.scheduled import ONE_WORKER, document, state_of
 
 
@@ -15,8 +14,8 @@ def test_a_job_is_counted_in_its_class_until_it_is_done() -> None:
     for job in (short, long):
         state.add(job)
     assert (state.short.backlog, state.long.backlog) == pytest.approx((0.01, 2.0))
-    state.start(state.workers[0], Batch((short,)), 0.0)
-    assert (state.depth, state.tokens_running, len(state.short.queue)) == (2, 10, 0)
+    state.start(state.workers[0], Batch((short,), short.tokens, short.work), 0.0)
+    assert (state.depth, state.tokens_running, len(state.short.queue.waiting)) == (2, 10, 0)
     assert state.short.backlog == pytest.approx(0.01)
     state.finish(state.workers[0], [short])
     state.drop(long)
@@ -31,7 +30,7 @@ def test_a_job_that_is_dropped_twice_is_counted_once() -> None:
     state.drop(gone)
     state.drop(gone)
     assert state.backlog == pytest.approx(0.06)
-    assert list(state.short.queue) == [stays]
+    assert list(state.short.queue.waiting) == [stays]
 
 
 def test_a_step_counts_what_follows_it() -> None:
@@ -47,7 +46,7 @@ def test_a_job_that_was_dropped_while_it_ran_frees_its_tokens_at_the_end() -> No
     state = state_of()
     job = document(50)
     state.add(job)
-    state.start(state.workers[0], Batch((job,)), 0.0)
+    state.start(state.workers[0], Batch((job,), job.tokens, job.work), 0.0)
     state.drop(job)
     assert (state.depth, state.tokens_running) == (0, 50)
     state.finish(state.workers[0], [job])

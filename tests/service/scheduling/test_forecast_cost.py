@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.scheduling.cost import CostModel
+from service.scheduling.forecast import CostModel
 
 LENGTHS = (32, 128, 512, 2048)
 
