@@ -170,11 +170,9 @@ class State:
         if self._fitted is not self.cost.coefficients:
             self._fitted = self.cost.coefficients
             self._border = self._find_border()
-        return work >= self._border
+        return self.policy.long_workers > 0 and work >= self._border
 
     def _find_border(self) -> float:
-        if self.policy.long_workers == 0:
-            return math.inf
         unknown = math.isinf(self.long_tokens)
         return self.policy.long_work if unknown else self.cost.seconds(self.long_tokens)
 

@@ -15,7 +15,7 @@ from service.engines.base import Ids, Output
 from service.engines.fake import FakeEngine
 from service.errors import DeadlinePassed, Draining, EmptyText, Overloaded
 from service.pipeline import Options, Pipeline, _covered
-from service.scheduling.cost import CostModel
+from service.scheduling.forecast import CostModel
 from service.scheduling.policy import Policy
 from service.scheduling.scheduler import Scheduler
 from service.text.tokenizer import Reader
