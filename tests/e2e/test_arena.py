@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -42,14 +41,13 @@ def test_mistakes_are_told_in_a_sentence(
 def test_a_killed_arena_goes_on_and_shows_its_table(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "longdoc", "arena", "--tasks", "memory-1", "--seeds", "1"]
     command += ["--attention", "infinite_former", "--output", str(tmp_path), "--jobs", "2"]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and not list(tmp_path.glob("states/*.safetensors")):
-        time.sleep(0.5)
-    states = list(tmp_path.glob("states/*.safetensors"))
-    assert states, "no state was stored"
-    os.kill(first.pid, signal.SIGINT)
-    first.wait(timeout=60)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline and not list(tmp_path.glob("states/*.safetensors")):
+            time.sleep(0.5)
+        first.send_signal(signal.SIGINT)
+        assert first.wait(timeout=60) == 130
+    assert list(tmp_path.glob("states/*.safetensors")), "no state was stored"
     assert not list(tmp_path.glob("results/*.json"))
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)

@@ -31,7 +31,7 @@ WARM_UP = 100  # steps
 WINDOW = 20  # batches whose accuracy tells whether a stage is mastered
 MASTERED, MASTERED_JUDGED = 0.9, 0.99
 PATIENCE = 1 / 3  # of the time, for the first stage
-_SAVE_EVERY, _NOTE_EVERY = 20.0, 50  # seconds, steps
+_SAVE_EVERY, _NOTE_EVERY = 5.0, 50  # seconds, steps
 _TEST_TOKENS, _TEST_MOST = 16_384, 256_000  # read at a time, and in all beyond 128 documents
 _NEW_WEIGHTS = 1000  # between the seeds of attempts
 
