@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from models.bundle import MANIFEST, Manifest, find_bundles
+from models.bundle import FORMAT, MANIFEST, Manifest, find_bundles
 from models.description import parse
 from models.errors import ConfigError
 from models.mechanisms import ATTENTIONS
@@ -107,7 +107,7 @@ def _bundles(wanted: Wanted) -> list[tuple[str, Path]]:
 
 
 def _attention(path: Path) -> str:
-    return parse(Manifest, path, MANIFEST, 1).config.attention
+    return parse(Manifest, path, MANIFEST, FORMAT).config.attention
 
 
 def _names(option: str, given: str, known: tuple[str, ...]) -> list[str]:

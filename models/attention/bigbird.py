@@ -12,8 +12,8 @@ from models.attention.masking import gather_rows, masked_softmax, pad_rows, with
 
 #: Rows of the table of random numbers; documents with more blocks go through it again.
 TABLE = 1024
-#: A random number is one of so many.
-RESOLUTION = 1 << 20
+#: A random number is one of so many: float16, in which bundles hold large tensors, has them all.
+RESOLUTION = 1 << 11
 
 
 class BigBirdAttention(Attention):
@@ -32,7 +32,8 @@ class BigBirdAttention(Attention):
         self.random = random
         generator = torch.Generator().manual_seed(seed)
         draws = torch.randint(RESOLUTION, (heads, TABLE, random), generator=generator)
-        self.register_buffer("draws", draws)  # whole numbers, so that every engine draws alike
+        # Whole numbers, so that every engine draws alike; as floats, as weights are stored.
+        self.register_buffer("draws", draws.float())
         self.draws: Tensor
 
     @classmethod
@@ -118,7 +119,7 @@ class BigBirdAttention(Attention):
         part = torch.arange(self.random + 1, device=last.device)
         edges = part * count // self.random  # (batch, 1, blocks, random + 1)
         width = edges[..., 1:] - edges[..., :-1]
-        draws = self.draws[:, number % TABLE]  # (heads, blocks, random)
+        draws = self.draws[:, number % TABLE].long()  # (heads, blocks, random)
         candidate = edges[..., :-1] + draws * width // RESOLUTION
         below = below[:, None]
         block = torch.where(

@@ -68,7 +68,7 @@ def blockwise(q: Array, k: Array, v: Array, blocks: int, head: int) -> Array:
 
 
 def bigbird(q: Array, k: Array, v: Array, size: int, draws: Ints) -> Array:
-    """draws: (table, random) whole numbers below 2^20"""
+    """draws: (table, random) whole numbers below 2^11"""
     n = len(q)
     last = (n - 1) // size
 
@@ -82,7 +82,7 @@ def bigbird(q: Array, k: Array, v: Array, size: int, draws: Ints) -> Array:
             parts = len(draws[0])
             part = rest[r * len(rest) // parts : (r + 1) * len(rest) // parts]
             if part:
-                drawn.append(part[int(number) * len(part) // 2**20])
+                drawn.append(part[int(number) * len(part) // 2**11])
         seen_blocks = {0, last, block - 1, block, block + 1, *drawn}
         return (j for j in range(n) if j // size in seen_blocks)
 

@@ -392,7 +392,7 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "an operator of other inputs": (
         graph(lambda m: m.graph.node[-1].input.pop()), "other answers|cannot open"),
     "a constant of 2^40 entries": (graph(huge_constant), "must compute|cannot"),
-    "answers that are no numbers": (graph(no_number), "other answers"),
+    "answers that are no numbers": (graph(no_number), "no finite numbers"),
     "answers of another network": (graph(other_answers), "other answers"),
     # the weights
     "a header of 2^60 bytes": (header(lambda _: None, length=1 << 60), "header"),
