@@ -6,23 +6,30 @@ Each text is a `Document`, which does that on worker threads; the event loop wai
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field
+import numpy as np
+from numpy.typing import NDArray
 
 from models.windows import Overflow
-from service.document import Document, Span
+from service.engines.base import Floats
 from service.errors import DeadlinePassed, Draining, InvalidRequest, Overloaded
-from service.scheduling.jobs import Call, Caller
+from service.room import Room
+from service.scheduling.jobs import Call, Caller, Inference, JobResult
 from service.scheduling.scheduler import Scheduler
-from service.text.merge import Result
-from service.text.tokenizer import Reader, Reading
+from service.text.evidence import cut_passages, weigh
+from service.text.merge import Result, WindowOutput, merge
+from service.text.tokenizer import Reader, Reading, Window
+
+Span = tuple[float, float]  # when something began and ended
 
 _AT_ONCE = 4  # texts of a request, and windows of a text, that are queued at once for each worker
 
@@ -54,24 +61,162 @@ class Answer:
     total: float
 
 
-@dataclass(slots=True)
-class Estimate:
-    """What classifying one text would take."""
+class Document:
+    """One text of a request: read, its windows run, merged by the worker that ends the last one.
 
-    tokens: int
-    windows: int
-    seconds: Annotated[float, Field(description="Predicted work of one core.")]
-    memory_bytes: Annotated[int, Field(description="Predicted memory of its longest run.")]
+    `future` gets its result; cancelling that drops all of it that does not run yet.
+    """
 
+    def __init__(
+        self, pipeline: Pipeline, text: str, options: Options, caller: Caller, ahead: float
+    ) -> None:
+        self.pipeline, self.text, self.options = pipeline, text, options
+        self.caller, self.ahead = caller, ahead
+        self.future: Future[Result] = Future()
+        self.reading: Reading | None = None
+        self.read_span: Span = (0.0, 0.0)
+        self.run_spans: list[Span] = []
+        self._passages: NDArray[np.int64] | None = None
+        self._lock = threading.Lock()
+        self._settled = False
+        self._waiting: deque[tuple[int, Window]] = deque()  # windows that are not queued yet
+        self._queued: dict[int, Future[Any]] = {}
+        self._outputs: list[WindowOutput | None] = []
 
-@dataclass(slots=True)
-class Forecast:
-    """What a request would take if it came now."""
+    def start(self, work: float) -> asyncio.Future[Result]:
+        """Have the text read, here if that is quicker than to hand it to a worker, and go on."""
+        self.future.add_done_callback(self._drop)
+        ended = asyncio.wrap_future(self.future)
+        reader = self.pipeline.reader
+        if self.options.evidence == 0 and len(self.text) <= reader.quick:
+            try:
+                self._read()
+            except Exception as error:  # whatever it was, the caller must know
+                self._fail(error)
+            return ended
+        call = Call(self.caller, reader.seconds(self.text), self.ahead, self._read, work)
+        self._queued[-1] = call.future
+        self.pipeline.scheduler.submit(call)
+        call.future.add_done_callback(self._has_read)
+        return ended
 
-    estimates: list[Estimate]
-    queue_seconds: Annotated[float, Field(description="Predicted wait before it starts.")]
-    latency_seconds: Annotated[float, Field(description="Predicted time until its answer.")]
-    would_be_admitted: bool
+    def _read(self) -> None:
+        """Tokenize, find the passages when evidence is wanted, and queue the first windows."""
+        started = time.monotonic()
+        reader, text = self.pipeline.reader, self.text
+        with_evidence = self.options.evidence > 0 and self.pipeline.exact_evidence
+        reading = reader.read(text, self.options.on_overflow, offsets=with_evidence)
+        if with_evidence:
+            self._passages = cut_passages(text)
+        self.reading, self.read_span = reading, (started, time.monotonic())
+        self._outputs = [None] * len(reading.windows)
+        self._waiting.extend(enumerate(reading.windows))
+        for _ in range(min(len(reading.windows), self.pipeline.at_once)):
+            self._queue_next(reading)
+
+    def _has_read(self, call: Future[Any]) -> None:
+        if call.cancelled():  # the scheduler is closed
+            self.future.cancel()
+        elif (error := call.exception()) is not None:
+            self._fail(error)
+
+    def _queue_next(self, reading: Reading) -> None:
+        """Queue the next window, unless nobody waits for it any more."""
+        with self._lock:
+            if self._settled or not self._waiting:
+                return
+            index, window = self._waiting.popleft()
+            cost = self.pipeline.scheduler.cost
+            tokens = window.end - window.start
+            job = Inference(
+                self.caller,
+                cost.seconds(tokens),
+                self.ahead + (cost.seconds(window.start) if window.start else 0.0),
+                tokens=tokens,
+                ids=reading.ids[window.start : window.end],
+                contributions=self._passages is not None,
+                finish=functools.partial(self._keep, reading, window),
+            )
+            self._queued[index] = job.future
+        self.pipeline.scheduler.submit(job)
+        job.future.add_done_callback(functools.partial(self._has_run, reading, index, job))
+
+    def _keep(
+        self, reading: Reading, window: Window, logits: Floats, contributions: Floats | None
+    ) -> WindowOutput:
+        """What is kept of a run: of the tokens' contributions only the passages' sums."""
+        shares = None
+        if self._passages is not None and contributions is not None and reading.ends is not None:
+            ends = reading.ends[window.start : window.end]
+            shares = weigh(self._passages, ends, contributions)
+        return WindowOutput(logits.copy(), shares)
+
+    def _has_run(self, reading: Reading, index: int, job: Inference, ended: Future[Any]) -> None:
+        """Note a window's output; the last one merges all of them."""
+        if ended.cancelled():
+            self.future.cancel()
+            return
+        error = ended.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        done: JobResult = ended.result()
+        started = job.submitted + done.queued
+        with self._lock:
+            nobody_waits = self._settled
+            self._queued.pop(index, None)
+            self._outputs[index] = done.value
+            self.run_spans.append((started, started + done.ran))
+            all_have_run = len(self.run_spans) == len(self._outputs)
+        if self.pipeline.room.waiters:
+            self.pipeline.room.look()
+        if nobody_waits:
+            self.pipeline.observe_wasted(job.tokens)
+        elif all_have_run:
+            self._merge(reading)
+        else:
+            self._queue_next(reading)
+
+    def _merge(self, reading: Reading) -> None:
+        options = self.options
+        outputs = [output for output in self._outputs if output is not None]
+        try:
+            result = merge(
+                self.pipeline.labels,
+                self.text,
+                reading,
+                self._passages,
+                outputs,
+                top_k=options.top_k,
+                evidence=options.evidence,
+                how=self.pipeline.reader.merge,
+            )
+        except Exception as error:  # whatever it was, the caller must know
+            self._fail(error)
+            return
+        if self._settle():
+            self.future.set_result(result)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._settle():
+            self.future.set_exception(error)
+
+    def _settle(self) -> bool:
+        """Whether the caller may set the future: true once, and never when it is cancelled."""
+        with self._lock:
+            first, self._settled = not self._settled, True
+        return first and self.future.set_running_or_notify_cancel()
+
+    def _drop(self, _: Future[Result]) -> None:
+        """Cancel what is still queued: the future has a result, an error, or was cancelled."""
+        with self._lock:
+            self._settled = True
+            queued = list(self._queued.values())
+            self._waiting.clear()
+        for future in queued:
+            future.cancel()
+        if self.pipeline.room.waiters:
+            self.pipeline.room.look()
 
 
 class Pipeline:
@@ -93,27 +238,26 @@ class Pipeline:
         self.exact_evidence = exact_evidence  # where it is not, there is none
         self.observe_wasted: Callable[[int], object] = lambda _tokens: None
         self._promised = 0.0  # predicted seconds of all that is admitted and not answered
-        self._waiters: deque[asyncio.Future[None]] = deque()  # bulk requests, for room
-
-    @property
-    def at_once(self) -> int:
-        """How many texts of a request, or windows of a text, are queued at once."""
-        return _AT_ONCE * self.scheduler.policy.workers
+        self.room = Room(self.admit)
+        #: How many texts of a request, or windows of a text, are queued at once.
+        self.at_once = _AT_ONCE * scheduler.policy.workers
 
     async def classify(
         self, texts: Sequence[str], options: Options, *, bulk: bool = False
     ) -> Answer:
         """Classify texts within the time allowed, or raise what stopped it."""
         caller = Caller(time.monotonic(), bulk)
-        works = [self._work(self.reader.guess(text)) for text in texts]
+        works = [self.work(text) for text in texts]
         total = sum(works)
         deadline = asyncio.timeout(options.timeout)
         try:
             async with deadline:
                 if bulk:
-                    await self._wait_for_room(works, options)
+                    await self.room.wait(works, options.timeout)
+                elif len(works) == 1:
+                    self.scheduler.admission.admit(total, options.timeout)
                 else:
-                    self._admit(works, options)
+                    self.admit(works, options.timeout)
                 self._promised += total
                 try:
                     ahead = itertools.accumulate(works, initial=0.0)
@@ -160,102 +304,37 @@ class Pipeline:
             for document in documents:
                 document.future.cancel()
 
-    async def estimate(self, texts: Sequence[str], timeout: float) -> Forecast:
-        """What classifying the texts would take, without running them."""
-        caller = Caller(time.monotonic())
-        try:
-            async with asyncio.timeout(timeout):
-                estimates = [await self._estimate(text, caller) for text in texts]
-        except TimeoutError:
-            raise DeadlinePassed(timeout) from None
-        heaviest = max(estimate.seconds for estimate in estimates)
-        policy, admission = self.scheduler.policy, self.scheduler.admission
-        wait = admission.expected_wait(heaviest)
-        spread = sum(estimate.seconds for estimate in estimates) / policy.workers
-        per_window = max(e.seconds / e.windows for e in estimates)
-        return Forecast(
-            estimates,
-            queue_seconds=wait,
-            latency_seconds=wait + admission.slowdown * max(spread, per_window),
-            would_be_admitted=wait <= policy.queue_seconds,
-        )
-
-    async def _estimate(self, text: str, caller: Caller) -> Estimate:
-        call = Call(caller, self.reader.seconds(text), 0.0, lambda: self.reader.read(text))
-        self.scheduler.submit(call)
-        call.future.add_done_callback(lambda _: self.look_for_room())
-        reading: Reading = (await asyncio.wrap_future(call.future)).value
-        longest = max(len(window) for window in reading.windows)
-        return Estimate(
-            tokens=reading.total,
-            windows=len(reading.windows),
-            seconds=self._work(reading.total),
-            memory_bytes=round(longest * self.bytes_per_token),
-        )
-
-    def _admit(self, works: Sequence[float], options: Options) -> None:
+    def admit(self, works: Sequence[float], patience: float) -> None:
         """Refuse what there is no room or no time for."""
-        self.scheduler.admission.admit(max(works), options.timeout)
+        self.scheduler.admission.admit(max(works), patience)
         if self._promised and len(works) > 1:
             finish = (self._promised + sum(works)) / self.scheduler.policy.workers
-            if finish > options.timeout:
-                raise Overloaded(retry_after=finish - options.timeout)
+            if finish > patience:
+                raise Overloaded(retry_after=finish - patience)
 
-    async def _wait_for_room(self, works: Sequence[float], options: Options) -> None:
-        """Wait behind earlier bulk requests until the queue takes this one."""
-        loop, woken = asyncio.get_running_loop(), False
-        while True:
-            waiter = loop.create_future()  # before looking: what ends from now on wakes it
-            (self._waiters.appendleft if woken else self._waiters.append)(waiter)
-            try:
-                self._admit(works, options)
-            except Overloaded:
-                woken = await self._woken(waiter)
-            else:
-                self._waiters.remove(waiter)
-                self.look_for_room()  # there may be some for the next one, too
-                return
+    def work(self, text: str) -> float:
+        """Predicted seconds of one core for a text, windows and all."""
+        tokens = self.reader.guess(text)
+        if tokens <= self.reader.limit:
+            return self.scheduler.cost.seconds(tokens)
+        return self.work_of(tokens)
 
-    async def _woken(self, waiter: asyncio.Future[None]) -> bool:
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            self.look_for_room()
-            raise
-        return True
-
-    def look_for_room(self) -> None:
-        """Have the next bulk request look for room: something has left the queue. Thread-safe."""
-        if self._waiters:
-            with suppress(IndexError, RuntimeError):  # none left, or the event loop has ended
-                self._waiters[0].get_loop().call_soon_threadsafe(self._wake_next)
-
-    def _wake_next(self) -> None:
-        if self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def most_work(self, size: int) -> float:
-        """Predicted work of the heaviest document that a body of so many bytes can hold."""
-        return self._work(self.reader.guess_from_length(size))
-
-    def _work(self, tokens: int) -> float:
-        """Predicted seconds of one core for a document of so many tokens, windows and all."""
+    def work_of(self, tokens: int) -> float:
+        """The same for so many tokens."""
         windows, cost = self.reader.window_count(tokens), self.scheduler.cost
-        if windows == 1:
-            return cost.seconds(tokens)
         overlapping = tokens + (windows - 1) * self.reader.overlap
         return windows * cost.seconds(overlapping // windows)
+
+    def most_work(self, size: int) -> float:
+        """The same for the heaviest text that a body of so many bytes can hold."""
+        return self.work_of(self.reader.guess_from_length(size))
 
 
 def _answer(results: list[Result], documents: Sequence[Document], started: float) -> Answer:
     total = time.monotonic() - started
     runs = [span for document in documents for span in document.run_spans]
     infer = min(total, _covered(runs))
-    working = min(total, _covered([*runs, *(document.read_span for document in documents)]))
+    working = min(total, _covered([*runs, *[document.read_span for document in documents]]))
     return Answer(results, working - infer, total - working, infer, total)
 
 

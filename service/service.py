@@ -14,11 +14,12 @@ from service.errors import Draining, NotReady, Overloaded, ServiceError
 from service.http.offload import Offload
 from service.logs import service as log
 from service.metrics import Metrics
+from service.pipeline import Pipeline
 from service.settings import Settings
 from service.startup.deployment import Deployment, Running
 from service.startup.selftest import TOLERANCE
 
-_LARGE = 1 << 18  # bytes of a request: what it was read into may be ten times as large
+LARGE = 1 << 18  # bytes of a request: what it was read into may be ten times as large
 _COLLECT_SECONDS = 1.0  # after a large request
 
 
@@ -45,10 +46,12 @@ class Service:
         self.has_begun = threading.Event()  # the application has had time for a first answer
         self.settled = threading.Event()  # nothing of the start goes on any more
         self.parsing = Offload()
+        self.pipeline: Pipeline | None = None  # once the self-test has succeeded
         self._collects = False
         self._running: Running | None = None
         self._failure: BaseException | None = None
-        self._drain_from: float | None = None  # since when nothing new is taken
+        self.is_leaving = False  # a signal to end has come
+        self._drain_from = math.inf  # when nothing new is taken any more
         self._starter: threading.Thread | None = None
 
     def start(self) -> None:
@@ -87,7 +90,7 @@ class Service:
             found.seconds,
         )
         running.pipeline.observe_wasted = self.metrics.wasted_tokens.inc
-        self._running = running
+        self._running, self.pipeline = running, running.pipeline
         self.when_ready()
         self.has_begun.wait()
         try:
@@ -128,28 +131,24 @@ class Service:
 
     def check_draining(self) -> None:
         """Raise when nothing new is taken any more."""
-        if self._drain_from is not None and time.monotonic() >= self._drain_from:
+        if time.monotonic() >= self._drain_from:
             raise self._draining()
 
     def drain(self) -> None:
         """Take no new work, once balancers have had the time to notice."""
+        self.is_leaving = True
         self._drain_from = time.monotonic() + self.settings.drain_delay_seconds
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether a signal to end has come."""
-        return self._drain_from is not None
 
     @property
     def drained(self) -> bool:
         """Whether everything accepted is answered, or the time for it is over."""
         now = time.monotonic()
-        if self._drain_from is None or now < self._drain_from:
+        if now < self._drain_from:
             return False
         return self.in_flight == 0 or now >= self._drain_from + self.settings.drain_seconds
 
     def _draining(self) -> Draining:
-        left = (self._drain_from or 0.0) + self.settings.drain_seconds - time.monotonic()
+        left = self._drain_from + self.settings.drain_seconds - time.monotonic()
         return Draining(retry_after=max(0.0, left))
 
     def hold(self, holder: Holder, size: int) -> None:
@@ -162,7 +161,7 @@ class Service:
     def release(self, holder: Holder) -> None:
         """Note that nothing of it is kept any more."""
         self.held_bytes -= holder.held_bytes
-        if holder.held_bytes >= _LARGE and not self._collects:
+        if holder.held_bytes >= LARGE and not self._collects:
             self._collects = True
             asyncio.get_running_loop().call_later(_COLLECT_SECONDS, self._collect)
         holder.held_bytes = 0

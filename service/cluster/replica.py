@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service import logs
 from service.cluster.scaling import QUEUE_SECONDS
 from service.commands.serve import SWITCH_SECONDS
-from service.http.app import Application
+from service.http.app import application
 from service.service import Service
 from service.settings import read_settings
 from service.startup.deployment import load_deployment
@@ -43,11 +43,11 @@ class Replica:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """The application that Ray calls."""
-        application = Application(self.service)
+        answers = application(self.service)
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            scope.setdefault("state", {})["connection"] = _RayConnection()
-            await application(scope, receive, send)
+            scope.setdefault("state", {})["connection"] = _RayConnection(send)
+            await answers(scope, receive, send)
 
         return answer
 
@@ -63,7 +63,20 @@ class Replica:
 class _RayConnection:
     """In place of a connection of ours: Ray bounds what callers send, and cancels who leaves."""
 
-    request: RequestContext | None = None
+    is_lost = False
+
+    def __init__(self, send: Send) -> None:
+        self.request: RequestContext | None = None
+        self._send = send
 
     def count(self) -> None:
         """Nothing of the connection is kept here."""
+
+    def take_body(self) -> bytes | None:
+        """The body comes in parts."""
+        return None
+
+    async def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a whole answer."""
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -34,11 +34,10 @@ class EngineInfo:
     precision: str
     threads: int
     reason: str
+    label: str = field(init=False)  # short form for answers, such as `onnxruntime:cpu`
 
-    @property
-    def label(self) -> str:
-        """Short form for responses, such as `onnxruntime:cpu`."""
-        return f"{self.engine}:{self.device}"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", f"{self.engine}:{self.device}")
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,17 @@
-"""Reading a request's body: bounded before memory is spent, in time that grows with its size.
+"""Reading a request's body as it comes: bounded before memory is spent, unpacked in small steps.
 
-A caller chooses the body, so nothing here goes through the same bytes again and again, and what
-takes longer than a moment runs off the event loop.
+A body that has come whole with its head, as most have, is read by the request itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import re
 import zlib
 from collections.abc import AsyncIterator
-from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
 
 from service.errors import (
     BodyTooLarge,
-    InvalidRequest,
     MalformedBody,
     SlowClient,
     UnsupportedMedia,
@@ -25,26 +19,20 @@ from service.errors import (
 from service.http.request import ClientLeft, RequestContext
 from service.service import Service
 
-MOST_VALUES = 100_000  # in one JSON document: each takes a hundred times its size in memory
-
-_DEEPEST = 100  # levels of lists and objects
 _GZIP = 16 + zlib.MAX_WBITS
 _UNPACK_FROM = 4096  # bytes: what is left of them is copied at each step and each member's end
 _UNPACK_TO = 65_536  # bytes
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 async def read_body(request: RequestContext, service: Service) -> bytes:
     """The whole body, unpacked; refused as soon as it is known to be over the limit."""
+    whole = request.whole_body()
+    if whole is not None:
+        return whole
     limit, seconds = service.settings.max_body_bytes, service.settings.body_seconds
     declared = whole_number(request.field(b"content-length"))
     if declared is not None and declared > limit:
         raise _too_large(limit)
-    if not is_gzipped(request) and (body := request.whole_body()) is not None:
-        service.hold(request, len(body))
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
     parts: list[bytes] = []
     size = 0
     try:
@@ -145,107 +133,6 @@ def content_type(request: RequestContext) -> str:
         if name.strip().lower() == "charset" and charset not in ("utf-8", "utf8", "us-ascii"):
             raise UnsupportedMedia("only UTF-8 is served; send the text as UTF-8")
     return media_type.strip().lower()
-
-
-def decode_text(body: bytes) -> str:
-    """The body as text."""
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"the body is not UTF-8: byte {error.start} is wrong") from None
-
-
-def decode_json(body: bytes) -> Any:
-    """The body as JSON; what the standard leaves open is refused rather than guessed."""
-    text = decode_text(body)
-    brackets = text.count("[") + text.count("{")
-    try:
-        if brackets + text.count(",") > MOST_VALUES:
-            _count_values(text)
-        document = _JSON.decode(text)
-    except RecursionError:
-        raise _too_deep() from None
-    except json.JSONDecodeError as error:
-        raise MalformedBody(f"the body is not JSON: {error}") from None
-    except ValueError as error:  # a number of thousands of digits, NaN, Infinity
-        raise MalformedBody(f"the body is not JSON that can be read: {error}") from None
-    if brackets > _DEEPEST or ("\\u" in text and _SURROGATE.search(text)):
-        _check_depth_and_characters(document)
-    return document
-
-
-def _count_values(text: str) -> None:
-    """Refuse too many values before there is an object for each; commas in strings are none."""
-    values = place = 0
-    while True:
-        quote = text.find('"', place)
-        end = quote if quote >= 0 else len(text)
-        values += 1 + sum(text.count(mark, place, end) for mark in ",[{")
-        if values > MOST_VALUES:
-            raise InvalidRequest(
-                f"the JSON holds more than the {MOST_VALUES} values that are allowed"
-            )
-        if quote < 0:
-            return
-        _, place = scanstring(text, quote + 1)
-
-
-def _check_depth_and_characters(document: Any) -> None:
-    level = [document]
-    for _ in range(_DEEPEST):
-        below: list[Any] = []
-        for value in level:
-            if isinstance(value, str):
-                _check_characters(value)
-            elif isinstance(value, list):
-                below += value
-            elif isinstance(value, dict):
-                below += value.keys()
-                below += value.values()
-        if not below:
-            return
-        level = below
-    raise _too_deep()
-
-
-def _check_characters(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest(
-            "a text has half of a surrogate pair, which is not a character"
-        ) from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise InvalidRequest(f"field {name[:80]!r} is given twice")
-            seen.add(name)
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits[:20]} is too large a number")
-    return number
-
-
-_JSON = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-)
-
-
-def _too_deep() -> MalformedBody:
-    return MalformedBody("the JSON is nested too deeply")
 
 
 def _too_large(limit: int) -> BodyTooLarge:

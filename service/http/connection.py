@@ -12,6 +12,8 @@ import asyncio
 import math
 import select
 import time
+from asyncio import Protocol
+from collections.abc import Iterable
 from typing import Any
 
 import h11
@@ -58,6 +60,15 @@ ONCE = frozenset(
         b"x-request-id",
     )
 )
+
+
+def watch(connections: Iterable[Protocol], loop: asyncio.AbstractEventLoop) -> None:
+    """Check all connections now, and again and again."""
+    now = time.monotonic()
+    for connection in list(connections):
+        if isinstance(connection, Connection):
+            connection.check(now)
+    loop.call_later(CHECK_SECONDS, watch, connections, loop)
 
 
 class _Heads(ReceiveBuffer):

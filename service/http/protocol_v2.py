@@ -24,11 +24,12 @@ from service.errors import (
     UnknownPath,
     UnsupportedMedia,
 )
-from service.http.answers import json_answer, note_answer
-from service.http.body import content_type, decode_json, decode_text, read_body, whole_number
+from service.http.answers import json_answer
+from service.http.body import content_type, read_body, whole_number
+from service.http.json_input import decode_json, decode_text
 from service.http.openapi import error_objects, json_body, plain
+from service.http.operation import VERSIONS
 from service.http.request import RequestContext
-from service.http.routes import VERSIONS
 from service.pipeline import Options
 from service.service import Service
 
@@ -143,7 +144,7 @@ async def infer(request: RequestContext, name: str) -> Response:
     wanted, texts = await service.parsing.run(len(body), parse)
     options = Options(timeout=settings.timeout_ms / 1000)
     answer = await request.unless_caller_leaves(pipeline.classify(texts, options))
-    note_answer(request, answer)
+    request.note(answer)
     labels = service.deployment.model.labels
     position = {label: index for index, label in enumerate(labels)}
     rows = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import math
 import random
 import re
 import time
@@ -19,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from service.errors import Unauthorized
+from service.errors import BodyTooLarge, Overloaded, Unauthorized
 from service.logs import request_line, requests
 from service.pipeline import Answer
-from service.service import Service
+from service.service import LARGE, Service
 
 if TYPE_CHECKING:
     from service.http.connection import Connection
@@ -32,10 +31,9 @@ T = TypeVar("T")
 CLIENT_LEFT = 499  # never sent; what the log and the metrics call a caller who hung up
 UNMATCHED = "unmatched"  # the route of what no route takes
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"})
-SMALL_BYTES = (
-    1 << 20
-)  # the rest of a refused body of at most this is read; else the caller is cut off
+SMALL_BYTES = 1 << 20  # of a refused body the rest is read; of a larger one, the caller is cut off
 
+_UNKNOWN = 1e9  # seconds of work: more than there will ever be room for
 _WORK_PATHS = ("/classify", "/infer")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -89,17 +87,19 @@ class RequestContext(Request):
             matches = [hmac.compare_digest(key, known) for known in service.keys]
             if not any(matches):
                 raise Unauthorized
-        service.check_draining()
+        if service.is_leaving:
+            service.check_draining()
         if self.scope["method"] == "POST" and self.path.endswith(_WORK_PATHS):
-            admission = service.running.scheduler.admission
-            if admission.crowded:
+            pipeline = service.pipeline or service.running.pipeline  # raises while it starts
+            admission = pipeline.scheduler.admission
+            if admission.short.backlog > admission.room:
                 admission.refuse_if_full(self._most_work())
 
     def _most_work(self) -> float:
         """Predicted work of the heaviest document that the body can hold."""
         size = self.fields.get(b"content-length", b"")
         if b"content-encoding" in self.fields or not size.isdigit() or len(size) > 9:
-            return math.inf
+            return _UNKNOWN
         return self.service.running.pipeline.most_work(int(size))
 
     # Its two directions.
@@ -110,9 +110,22 @@ class RequestContext(Request):
         return default if value is None else value.decode("latin-1")
 
     def whole_body(self) -> bytes | None:
-        """The body, when all of it has come already; most have."""
-        body = self._connection.take_body()
-        self._body_ended = self._body_ended or body is not None
+        """The body, when all of it has come and nothing must be unpacked; that is most of them."""
+        if b"content-encoding" in self.fields:
+            return None
+        body, service = self._connection.take_body(), self.service
+        if body is None:
+            return None
+        self._body_ended = True
+        if len(body) > service.settings.max_body_bytes:
+            raise BodyTooLarge(
+                f"the body is larger than the {service.settings.max_body_bytes} bytes that are "
+                "allowed"
+            )
+        if service.held_bytes + len(body) > service.settings.max_held_bytes:
+            raise Overloaded(retry_after=1.0)
+        service.held_bytes += len(body)
+        self.held_bytes += len(body)
         return body
 
     async def _next_part(self) -> Message:
@@ -174,18 +187,23 @@ class RequestContext(Request):
 
     # What is noted of it.
 
-    def note(self, answer: Answer, tokens: int) -> None:
-        """Add an answer to the log line; a stream has one for each of its lines."""
+    def note(self, answer: Answer) -> None:
+        """Count an answer, and add it to the log line; a stream has one for each of its lines."""
         self.texts = (self.texts or 0) + len(answer.results)
-        self.tokens += tokens
-        took = (answer.tokenize, answer.queue, answer.infer)
-        self._timings = [a + b for a, b in zip(self._timings, took, strict=True)]
+        self.tokens += self.service.metrics.count_answer(answer)
+        timings = self._timings
+        timings[0] += answer.tokenize
+        timings[1] += answer.queue
+        timings[2] += answer.infer
 
     def end(self) -> None:
         """Count the request, write its line, give back what it held."""
         service, seconds = self.service, time.monotonic() - self._started
         service.in_flight -= self._counts
-        service.release(self)
+        if self.held_bytes >= LARGE:
+            service.release(self)
+        service.held_bytes -= self.held_bytes
+        self.held_bytes = 0
         service.metrics.count_request(self.route, self.status, seconds)
         if self._counts and requests.isEnabledFor(logging.INFO):
             milliseconds = [round(1000 * each, 3) for each in (*self._timings, seconds)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -11,18 +10,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
-    field_validator,
 )
 
 from models.windows import Overflow
-from service.errors import EmptyText, InvalidRequest
 from service.text.merge import Result
 
 INPUT_NAMES = ("input", "inputs", "text")
 MOST_PASSAGES = 100
-
-_MOST_ERRORS = 20  # that an answer lists
 
 _EXAMPLE = "The larvae were fed on sugar and their neurons imaged under a two-photon microscope."
 # That a text holds something is checked by `parse_request`, which has an error of its own for it.
@@ -64,22 +58,6 @@ class EstimateRequest(Message):
         _Text | Annotated[list[_Text], Field(min_length=1)],
         Field(description="A text, or a list of texts.", examples=[_EXAMPLE]),
     ]
-
-    @property
-    def texts(self) -> list[str]:
-        """The texts as a list."""
-        return [self.input] if isinstance(self.input, str) else self.input
-
-    @field_validator("input", mode="before")
-    @classmethod
-    def _says_what_it_is(cls, value: object) -> object:
-        """One plain message instead of one for each type that it is not."""
-        if not isinstance(value, str | list):
-            raise ValueError("must be a text or a list of texts")
-        for index, text in enumerate(value if isinstance(value, list) else [value]):
-            if not isinstance(text, str):
-                raise ValueError(f"item {index} must be a text")
-        return value
 
 
 class ClassifyRequest(EstimateRequest):
@@ -155,43 +133,3 @@ class StreamLine(ClassifyRequest):
 
 
 R = TypeVar("R", bound=EstimateRequest)
-
-
-def parse_request(kind: type[R], document: object) -> R:
-    """A request from decoded JSON; whatever is wrong with it becomes an InvalidRequest."""
-    if not isinstance(document, Mapping):
-        raise InvalidRequest("the body must be a JSON object")
-    given = [name for name in INPUT_NAMES if name in document]
-    if len(given) > 1:
-        raise InvalidRequest(f"give the text once, not as {' and '.join(given)}")
-    name = given[0] if given else "input"
-    values = {key: document[key] for key in kind.model_fields if key in document}
-    # A caller can send unknown fields by the thousand; some are enough to say what is wrong.
-    unknown = [key for key in document if key not in values and key != name][:_MOST_ERRORS]
-    values |= {key: document[key] for key in unknown}
-    if given:
-        values["input"] = document[name]
-    try:
-        request = kind.model_validate(values)
-    except ValidationError as error:
-        raise _invalid(error, name) from None
-    for index, text in enumerate(request.texts):
-        if not text or text.isspace():
-            where = name if isinstance(request.input, str) else f"{name}.{index}"
-            message = "the text is empty or only white space"
-            raise EmptyText(f"{where}: {message}", [{"field": where, "message": message}])
-    return request
-
-
-def _invalid(error: ValidationError, input_name: str) -> InvalidRequest:
-    fields = []
-    for problem in error.errors(include_url=False, include_context=False, include_input=False)[
-        :_MOST_ERRORS
-    ]:
-        path = [str(part) for part in problem["loc"]]
-        if path and path[0] == "input":
-            path = [input_name, *(part for part in path[1:] if part.isdigit())]
-        message = problem["msg"].removeprefix("Value error, ")
-        fields.append({"field": ".".join(path)[:200], "message": message})
-    first = fields[0]
-    return InvalidRequest(f"{first['field']}: {first['message']}", fields)

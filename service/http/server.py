@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
 import resource
 import signal
-import time
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,13 +16,13 @@ from types import FrameType
 
 import uvicorn
 
-from service.http.app import Application
-from service.http.connection import CHECK_SECONDS, KEEP_ALIVE_SECONDS, MOST_HEAD_BYTES, Connection
+from service.http.app import application
+from service.http.connection import KEEP_ALIVE_SECONDS, MOST_HEAD_BYTES, Connection, watch
 from service.logs import service as log
 from service.output import drain
 from service.service import Service
 
-_TICK_SECONDS = 0.1  # uvicorn's
+_TICK_SECONDS = 0.1  # between looks at what is still to be answered
 _SPARE_FILES = 16  # descriptors that connections leave to all else
 
 
@@ -31,7 +32,7 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         super().__init__(
             uvicorn.Config(
-                Application(service),
+                application(service),
                 http=Connection,
                 h11_max_incomplete_event_size=MOST_HEAD_BYTES,
                 ws="none",
@@ -66,19 +67,21 @@ class Server(uvicorn.Server):
             os._exit(128 + sig)
         self._draining = True
         self.service.drain()
+        self._loop.call_soon_threadsafe(self._end_when_drained)
         log.info("draining: %d requests are still to be answered", self.service.in_flight)
 
-    async def on_tick(self, counter: int) -> bool:
-        """Check the connections; end once everything accepted is answered."""
-        if counter == 0:
-            self.service.most_connections = _most_connections()
-        if counter % round(CHECK_SECONDS / _TICK_SECONDS) == 0:
-            now = time.monotonic()
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, Connection):
-                    connection.check(now)
-        self.should_exit = self.should_exit or self.service.drained
-        return await super().on_tick(counter)
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and look after the connections from now on."""
+        await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
+        self.service.most_connections = _most_connections()
+        watch(self.server_state.connections, self._loop)
+
+    def _end_when_drained(self) -> None:
+        if self.service.drained:
+            self.should_exit = True
+        else:
+            self._loop.call_later(_TICK_SECONDS, self._end_when_drained)
 
 
 def _most_connections() -> float:

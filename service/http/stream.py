@@ -29,11 +29,12 @@ from service.errors import (
     SlowClient,
     UnsupportedMedia,
 )
-from service.http.answers import choose_options, note_answer
-from service.http.body import body_chunks, content_type, decode_json, is_gzipped
+from service.http.body import body_chunks, content_type, is_gzipped
+from service.http.json_input import decode_json, parse_request
 from service.http.openapi import STREAM, responses
 from service.http.request import ClientLeft, RequestContext, StreamedResponse
-from service.http.schemas import StreamLine, parse_request
+from service.http.routes import choose_options
+from service.http.schemas import StreamLine
 from service.logs import service as log
 from service.service import Service
 
@@ -148,8 +149,10 @@ class _Stream:
             if isinstance(wanted, ServiceError):
                 raise wanted
             service.check_draining()
-            options = choose_options(wanted, service)
-            answer = await service.running.pipeline.classify(wanted.texts, options, bulk=True)
+            options = choose_options(wanted, 1, service)
+            answer = await service.running.pipeline.classify(
+                [str(wanted.input)], options, bulk=True
+            )
             content = {"id": caller_id, "result": asdict(answer.results[0])}
             written = await service.parsing.run(size, functools.partial(_line, content))
         except ServiceError as error:
@@ -157,7 +160,7 @@ class _Stream:
         except Exception:  # a fault of ours must not end the other lines
             log.exception("a fault while answering a line")
             return _error_line(caller_id, InternalFault())
-        note_answer(self._request, answer)
+        self._request.note(answer)
         return written
 
     async def _lines(self) -> AsyncIterator[_Line]:

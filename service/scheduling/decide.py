@@ -152,8 +152,7 @@ class State:
         # fit, and equal documents in both classes would take the cores' caches from each other.
         self.long_tokens = cost.tokens(policy.long_work)
         self._jobs: dict[Job, _Counted] = {}
-        self._fitted: object = None  # the cost model's coefficients that the border is for
-        self._border = math.inf  # seconds of work from which a document is long
+        self._find_border()
 
     @property
     def backlog(self) -> float:
@@ -165,26 +164,23 @@ class State:
         """Jobs that wait or run."""
         return len(self._jobs)
 
-    def is_long(self, work: float) -> bool:
-        """Whether a document of so much predicted work belongs to the long ones."""
-        if self._fitted is not self.cost.coefficients:
-            self._fitted = self.cost.coefficients
-            self._border = self._find_border()
-        return self.policy.long_workers > 0 and work >= self._border
-
-    def _find_border(self) -> float:
+    def _find_border(self) -> None:
+        """Find the work from which a document is long, for the cost model's present fit."""
+        self._fitted = self.cost.coefficients
         unknown = math.isinf(self.long_tokens)
-        return self.policy.long_work if unknown else self.cost.seconds(self.long_tokens)
+        border = self.policy.long_work if unknown else self.cost.seconds(self.long_tokens)
+        #: Predicted seconds from which a document belongs to the long ones.
+        self.border = border if self.policy.long_workers else math.inf
 
     def add(self, job: Job) -> PriorityClass:
         """Queue a job; the class that it joins."""
         # A call holds the interpreter for long stretches: on a worker of low priority, which the
         # system may stop at any moment, it would hold up the event loop and every other worker.
         is_call = isinstance(job, Call)
-        serves = self.short if is_call or not self.is_long(job.work) else self.long
+        serves = self.short if is_call or job.work < self.border else self.long
         counted = self._jobs[job] = _Counted(serves, [(serves, job.work)])
         if isinstance(job, Call):
-            follows = self.long if self.is_long(job.follows) else self.short
+            follows = self.short if job.follows < self.border else self.long
             counted.shares.append((follows, job.follows))
         for share, work in counted.shares:
             share.backlog += work
@@ -209,6 +205,8 @@ class State:
         self.running_on[worker.core] -= 1
         for job in done:
             self.drop(job)
+        if self._fitted is not self.cost.coefficients:
+            self._find_border()
 
     def drop(self, job: Job) -> None:
         """Forget a job that is answered, or that nobody waits for."""

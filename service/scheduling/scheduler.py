@@ -103,7 +103,7 @@ class Scheduler:
         with self._lock:
             closed = self._closed
             if not closed:
-                self._wake(self._state.add(job))
+                self._call(worker_to_wake(self._state, self._state.add(job)))
         if closed:
             job.future.cancel()
         else:
@@ -338,11 +338,13 @@ class Scheduler:
     def _wake(self, serves: PriorityClass) -> bool:
         """Call a worker for new work, with the lock held; false when none waits."""
         chosen = worker_to_wake(self._state, serves)
-        if chosen is None:
-            return False
-        chosen.waiting = False
-        self._workers[chosen.number].alarm.notify()
-        return True
+        self._call(chosen)
+        return chosen is not None
+
+    def _call(self, chosen: WorkerState | None) -> None:
+        if chosen is not None:
+            chosen.waiting = False
+            self._workers[chosen.number].alarm.notify()
 
     def _wake_for_room(self) -> None:
         """Call the workers that wait although there is work: there may be room for it now."""

@@ -11,12 +11,20 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tiktoken
 from tokenizers import Tokenizer
 
-Encode = Callable[[str], list[int]]
+
+@dataclass(frozen=True)
+class FastEncoder:
+    """Gives a text's ids; `adds_space` where the tokenizer puts a space before every text."""
+
+    encode: Callable[[str], list[int]]
+    adds_space: bool
+
 
 # How byte-level BPE cuts a text: English endings, letters, digits, anything else, each with a
 # space before it; white space, of which the last leaves a space to the word that follows.
@@ -34,7 +42,7 @@ _PLAIN_BPE = {
 }
 
 
-def fast_encoder(tokenizer: Tokenizer) -> Encode | None:
+def fast_encoder(tokenizer: Tokenizer) -> FastEncoder | None:
     """What gives a text's ids as the tokenizer does without special tokens, or None."""
     about = json.loads(tokenizer.to_str())
     cutting, model = about["pre_tokenizer"] or {}, about["model"]
@@ -49,14 +57,11 @@ def fast_encoder(tokenizer: Tokenizer) -> Encode | None:
     }
     encoding = tiktoken.Encoding("bundle", pat_str=_WORDS, mergeable_ranks=ranks, special_tokens={})
 
-    def encode(text: str) -> list[int]:
-        return encoding.encode_ordinary(text)
-
-    def encode_after_space(text: str) -> list[int]:
-        return encoding.encode_ordinary(text if text.startswith(" ") else " " + text)
-
-    chosen = encode_after_space if cutting["add_prefix_space"] else encode
-    return chosen if chosen(_TRIAL) == _ids(tokenizer, _TRIAL) else None
+    adds_space = bool(cutting["add_prefix_space"])
+    trial = " " + _TRIAL if adds_space and not _TRIAL.startswith(" ") else _TRIAL
+    if encoding.encode_ordinary(trial) != _ids(tokenizer, _TRIAL):
+        return None
+    return FastEncoder(encoding.encode_ordinary, adds_space)
 
 
 def _is_learnt(model: Mapping[str, Any]) -> bool:

@@ -104,14 +104,14 @@ def merge(
         shares = combine(len(passages), given, weights, best)  # (passages,)
         for start, end, weight in strongest(text, passages, shares, evidence):
             found.append(Passage(start, end, text[start:end], weight))
-    shown = [Score(labels[index], _rounded(scores[index])) for index in order[:top_k]]
-    tokens = Tokens(reading.total, reading.used, len(reading.windows), reading.truncated)
+    shown = []
+    for index in order[:top_k]:
+        # The digits that a score has. No label is impossible, and none is certain.
+        score = min(max(round(scores[index], _DIGITS), _LEAST), 1 - _LEAST)
+        shown.append(Score(labels[index], score))
+    used = reading.windows[-1].end
+    tokens = Tokens(reading.total, used, len(reading.windows), used < reading.total)
     return Result(shown[0].label, shown[0].score, shown, tokens, found)
-
-
-def _rounded(score: float) -> float:
-    """The digits that a score has. No label is impossible, and none is certain."""
-    return min(max(round(score, _DIGITS), _LEAST), 1 - _LEAST)
 
 
 def _probabilities(logits: list[float]) -> list[float]:

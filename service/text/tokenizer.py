@@ -15,7 +15,7 @@ from models import windows
 from models.windows import Overflow
 from service.engines.base import Ids
 from service.errors import EmptyText, TooManyTokens
-from service.text.fast_bpe import Encode, fast_encoder
+from service.text.fast_bpe import FastEncoder, fast_encoder
 
 Offsets = NDArray[np.int64]  # (n, 2): where a token begins and ends, in characters
 
@@ -72,7 +72,10 @@ class Reader:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
-        self._encode: Encode | None = None
+        self._fast: FastEncoder | None = None
+        #: Texts of at most so many characters are read in less time than it takes to hand them to
+        #: another thread, as long as no offsets are wanted.
+        self.quick = 0
         self.limit = limit
         self.overlap = min(overlap, limit // 2)
         self.merge = merge  # what stands for a document of several windows
@@ -81,11 +84,12 @@ class Reader:
 
     def speed_up(self) -> None:
         """From now on take the quicker of two ways to the same ids, if there is one."""
-        self._encode = fast_encoder(self.tokenizer)
+        self._fast = fast_encoder(self.tokenizer)
+        self.quick = 0 if self._fast is None else _QUICK
 
     def guess(self, text: str) -> int:
         """Tokens that the text will have, from what earlier texts had."""
-        return self.guess_from_length(len(text))
+        return max(1, round(len(text) * self._tokens_per_character))
 
     def guess_from_length(self, characters: int) -> int:
         """Tokens that a text of so many characters will have."""
@@ -94,14 +98,6 @@ class Reader:
     def seconds(self, text: str) -> float:
         """Seconds that tokenizing it will take."""
         return len(text) * self._seconds_per_character
-
-    def is_quick(self, text: str) -> bool:
-        """Whether reading it without offsets takes less than to hand it to another thread."""
-        return self._encode is not None and len(text) <= _QUICK
-
-    def surely_fits(self, size: int) -> bool:
-        """Whether every text of so many bytes fits into one window: a token takes at least one."""
-        return self._encode is not None and size < self.limit
 
     def window_count(self, tokens: int) -> int:
         """Windows that so many tokens are read in."""
@@ -141,7 +137,7 @@ class Reader:
     def _tokenize(self, text: str, *, offsets: bool) -> tuple[Ids, Offsets | None]:
         ids: list[Ids] = []
         spans: list[Offsets] = []
-        for start, part in _parts(text):
+        for start, part in _parts(text) if len(text) > 2 * _PART else ((0, text),):
             if offsets:
                 # Not `encode`, which keeps every other thread from running meanwhile.
                 encoding = self.tokenizer.encode_batch([part], add_special_tokens=False)[0]
@@ -155,8 +151,9 @@ class Reader:
         return np.concatenate(ids), np.concatenate(spans) if offsets else None
 
     def _ids(self, text: str) -> list[int]:
-        if self._encode is not None:
-            return self._encode(text)
+        fast = self._fast
+        if fast is not None:
+            return fast.encode(" " + text if fast.adds_space and text[0] != " " else text)
         found: list[int] = self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
         return found
 

@@ -203,7 +203,7 @@ def test_bulk_work_waits_for_room_and_interactive_work_is_refused() -> None:
         engine.held.set()
         await asyncio.gather(*first, bulk[0], *bulk[2:])
         assert bulk[1].cancelled()
-        assert not running._waiters
+        assert not running.room.waiters
 
     with pipeline(engine, policy) as running:
         asyncio.run(fill(running))

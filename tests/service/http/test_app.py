@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.http.app import Application
+from service.http.app import application
 from service.service import Service
 from service.settings import Settings
 from tests.support.serving import Served, fake_deployment, serving
@@ -30,8 +30,8 @@ def document(served: Served) -> dict[str, Any]:
 
 def test_every_route_is_in_the_table_with_its_methods(document: dict[str, Any]) -> None:
     service = Service(Settings(), fake_deployment())
-    application = Application(service)
-    table = dict(application._by_path) | dict(application._by_pattern.values())
+    answers = application(service)
+    table = dict(answers._by_path) | dict(answers._by_pattern.values())
     assert set(table) == set(document["paths"]) | UNDOCUMENTED
     for path, operations in document["paths"].items():
         methods = {method.upper() for method in operations}

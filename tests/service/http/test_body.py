@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import EmptyText, InvalidRequest, MalformedBody, ServiceError
-from service.http.body import MOST_VALUES, Unpacker, decode_json, whole_number
-from service.http.schemas import ClassifyRequest, StreamLine, parse_request
+from service.http.body import Unpacker, whole_number
+from service.http.json_input import MOST_VALUES, decode_json, parse_request
+from service.http.schemas import ClassifyRequest, StreamLine
 from tests.support.growth import grows_no_faster_than_its_input
 
 _LEAVES = (

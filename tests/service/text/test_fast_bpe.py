@@ -29,10 +29,11 @@ ENCODERS = {id(known): fast_encoder(known) for known in (*BUNDLED.values(), SMAL
 
 
 def assert_same_ids(known: Tokenizer, text: str) -> None:
-    encode = ENCODERS[id(known)]
-    assert encode is not None
+    fast = ENCODERS[id(known)]
+    assert fast is not None
     expected = known.encode_batch_fast([text], add_special_tokens=False)[0].ids
-    assert encode(text) == expected
+    spaced = fast.adds_space and not text.startswith(" ")
+    assert fast.encode(" " + text if spaced else text) == expected
 
 
 def test_every_character_of_the_basic_plane_and_many_above() -> None:
@@ -91,11 +92,10 @@ def test_short_texts_are_quick_to_read_where_it_can_be_used() -> None:
     known = tokenizer()
     reader = Reader(known, limit=64, overlap=8)
     before = reader.read("some words").ids
-    assert not reader.is_quick("some words")
+    assert reader.quick == 0
     reader.speed_up()
-    assert reader.is_quick("some words")
-    assert not reader.is_quick("some words " * 1000)
+    assert len("some words") <= reader.quick < len("some words " * 1000)
     assert reader.read("some words").ids.tolist() == before.tolist()
     with_normalizer(known)
     reader.speed_up()
-    assert not reader.is_quick("some words")
+    assert reader.quick == 0
