@@ -246,9 +246,7 @@ class Scheduler:
         first = batch.jobs[0]
         if isinstance(first, Call):
             self._deliver(worker)
-            self._run_call(first)
-            with self._lock:
-                self._state.finish(worker.state, batch.jobs)
+            self._run_call(worker, first)
             return
         documents = [job for job in batch.jobs if isinstance(job, Inference)]
         try:
@@ -306,18 +304,24 @@ class Scheduler:
             self._state.finish(worker.state, batch.jobs)
             self._wake_for_room()
 
-    def _run_call(self, call: Call) -> None:
+    def _run_call(self, worker: Worker, call: Call) -> None:
         """Run a function and answer with what it returns or raises."""
         started = self._now()
+        value: Any = None
+        failure: BaseException | None = None
         try:
             value = call.function()
         except MemoryError:
-            call.future.set_exception(OutOfMemory())
+            failure = OutOfMemory()
         except BaseException as error:  # whatever it was, the caller must get it
-            call.future.set_exception(error)
+            failure = error
+        ran = self._now() - started
+        with self._lock:  # before anybody hears of it, who may look for room at once
+            self._state.finish(worker.state, (call,))
+        if failure is not None:
+            call.future.set_exception(failure)
         else:
-            result = JobResult(value, started - call.submitted, self._now() - started)
-            call.future.set_result(result)
+            call.future.set_result(JobResult(value, started - call.submitted, ran))
 
     def _deliver(self, worker: Worker) -> None:
         """Hand over the results of the last run.

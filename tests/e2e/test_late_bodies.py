@@ -127,7 +127,7 @@ def test_a_caller_who_leaves_is_counted_and_holds_nothing(
     callers = [Caller(served) for _ in range(3)]
     for caller in callers:
         caller.send(input=TEXT)
-    wait_until(lambda: scheduler.depth == 3)
+    wait_until(lambda: scheduler.depth == 3 and len(engine.runs) == before + 1)
     for caller in callers:
         caller.close()
     wait_until(lambda: served.service.in_flight == 0)

@@ -166,7 +166,7 @@ def test_checking_a_request_takes_time_in_proportion(kind: str) -> None:
 
 def test_the_texts_may_go_by_any_of_their_names() -> None:
     for name in ("input", "inputs", "text"):
-        assert parse_request(ClassifyRequest, {name: "a", "top_k": 2}).texts == ["a"]
+        assert parse_request(ClassifyRequest, {name: "a", "top_k": 2}).input == "a"
     with pytest.raises(InvalidRequest, match="inputs and text"):
         parse_request(ClassifyRequest, {"inputs": "a", "text": "b"})
     with pytest.raises(EmptyText, match="text: "):
