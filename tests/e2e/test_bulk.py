@@ -123,7 +123,9 @@ def test_a_full_disk_is_told_and_nothing_is_lost(bundle: Path, table: Path, tmp_
     assert [record["key"] for record in _records(output)] == [f"k{n}" for n in range(COUNT)]
 
 
-def test_an_interrupt_keeps_what_is_done(bundle: Path, table: Path, tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_is_done(bundle: Path, tmp_path: Path) -> None:
+    table = tmp_path / "rows.parquet"  # of half a minute
+    pq.write_table(pa.Table.from_pylist([_row(n) for n in range(10 * COUNT)]), table)
     output = tmp_path / "out.jsonl"
     journal = tmp_path / "out.jsonl.partial" / "rows.jsonl"
     process = subprocess.Popen(
