@@ -94,8 +94,8 @@ ARMS = (
     Arm(
         "results just before the next run",
         None,
-        "service.scheduling.scheduler:Scheduler._run_batch",
-        "lambda self, worker, *a, **k: (old(self, worker, *a, **k), worker.deliver())",
+        "service.scheduling.scheduler:Scheduler._run",
+        "lambda self, worker, batch: (old(self, worker, batch), self._deliver(worker))",
     ),
     Arm("a rarer collector", None, _SERVE + "_keep_what_is_loaded", "gc.enable"),
     Arm("a short switch interval", None, _SERVE + "SWITCH_SECONDS", "0.005"),
