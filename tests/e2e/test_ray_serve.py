@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import re
 import signal
@@ -35,7 +36,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def nodes() -> Iterator[tuple[str, psutil.Process]]:
+    """The cluster's address, and the process that all of it descends from."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.two_nodes"],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -43,16 +45,18 @@ def cluster() -> Iterator[str]:
     )  # fmt: skip
     with process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield process.stdout.readline().strip(), psutil.Process(process.pid)
         _kill(process)
 
 
 @pytest.fixture(scope="module")
-def fleet(cluster: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def fleet(
+    nodes: tuple[str, psutil.Process],
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     port = free_port()
     process = subprocess.Popen(
         [
-            *LONGDOC, "serve", "--ray", cluster, "--replicas", "1:2", "--scale-above", "0.3",
+            *LONGDOC, "serve", "--ray", nodes[0], "--replicas", "1:2", "--scale-above", "0.3",
             "--bundle", str(shared_bundle().path), "--port", str(port), "--queue-seconds", "2",
         ],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -79,12 +83,14 @@ def plain() -> Iterator[str]:
         process.stdout.read()
 
 
-def _replicas() -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if "ServeReplica:longdoc" in " ".join(process.info["cmdline"] or [])
-    ]
+def _replicas(cluster: psutil.Process) -> list[psutil.Process]:
+    """Those of this cluster: others may run on the same machine."""
+    found = []
+    for process in cluster.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            if "ServeReplica:longdoc" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 REQUESTS: list[tuple[str, str, dict[str, object]]] = [
@@ -150,8 +156,9 @@ def test_a_full_queue_reaches_the_caller_with_its_retry_after(fleet: tuple[str, 
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         answers = list(pool.map(ask, range(256)))
     statuses = Counter(answer.status_code for answer in answers)
-    assert set(statuses) <= {200, 429}, statuses
+    assert set(statuses) <= {200, 429, 504}, statuses  # 504: others slow the machine down
     assert statuses[200] > 0
+    assert statuses[429] > 0
     for answer in answers:
         if answer.status_code == 429:
             assert int(answer.headers["retry-after"]) >= 1
@@ -159,7 +166,7 @@ def test_a_full_queue_reaches_the_caller_with_its_retry_after(fleet: tuple[str, 
 
 
 def test_load_adds_a_replica_and_a_lost_one_loses_only_its_own_work(
-    fleet: tuple[str, object],
+    fleet: tuple[str, object], nodes: tuple[str, psutil.Process]
 ) -> None:
     text, stop = SENTENCES[4] * 400, threading.Event()
     outcomes: Counter[str] = Counter()
@@ -179,12 +186,12 @@ def test_load_adds_a_replica_and_a_lost_one_loses_only_its_own_work(
         thread.start()
     try:
         deadline = time.monotonic() + 120
-        while len(_replicas()) < 2 and time.monotonic() < deadline:
+        while len(_replicas(nodes[1])) < 2 and time.monotonic() < deadline:
             time.sleep(0.5)
-        assert len(_replicas()) == 2, "no replica was added"
+        assert len(_replicas(nodes[1])) == 2, "no replica was added"
         before = outcomes.copy()
         assert set(before) <= {"200", "429", "503"}, before
-        _replicas()[0].kill()
+        _replicas(nodes[1])[0].kill()
         time.sleep(5)
     finally:
         stop.set()
