@@ -32,9 +32,13 @@ DOCUMENT = "The larvae were fed on sugar and their neurons imaged under a micros
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents enough to be at work for some seconds."""
-    folder = tmp_path_factory.mktemp("documents")
-    for number in range(400):
+    """Documents enough to be at work for a second."""
+    return write_documents(tmp_path_factory.mktemp("documents"), 400)
+
+
+def write_documents(folder: Path, count: int) -> Path:
+    """Fill a folder."""
+    for number in range(count):
         (folder / f"{number}.txt").write_text(f"{number}. {DOCUMENT}")
     return folder
 
@@ -110,8 +114,9 @@ def in_terminal(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_a_word_and_130(folder: Path) -> None:
-    code, shown = in_terminal(["classify", str(folder)], interrupt_after="0.txt")
+def test_ctrl_c_ends_with_a_word_and_130(tmp_path: Path) -> None:
+    write_documents(tmp_path, 8000)  # not all done when the key arrives, however late that is
+    code, shown = in_terminal(["classify", str(tmp_path)], interrupt_after="0.txt")
     assert code == 130
     assert "longdoc classify: interrupted" in shown
     assert "Traceback" not in shown
