@@ -61,7 +61,10 @@ def _start(folder: Path, spec: RunSpec) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "training.arena.worker", str(folder), spec.key]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with log.open("w", encoding="utf-8") as file:
-        return subprocess.Popen(command, stderr=file, env=environment)  # noqa: S603 - our own
+        # The worker ends when its standard input does: with this process, however that ends.
+        return subprocess.Popen(  # noqa: S603 - our own
+            command, stdin=subprocess.PIPE, stderr=file, env=environment
+        )
 
 
 def log_path(folder: Path, spec: RunSpec) -> Path:

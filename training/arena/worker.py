@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ def main(folder: Path, spec: RunSpec) -> None:
     outcome = Run(spec, state).train()
     write_result(folder, spec, outcome, environment())
     state.unlink(missing_ok=True)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended; its state is stored."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
 
 
 def environment() -> dict[str, Any]:
@@ -48,6 +55,7 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         main(Path(sys.argv[1]), RunSpec(**load_json(spec_path(Path(sys.argv[1]), sys.argv[2]))))
     except LongdocError as error:
