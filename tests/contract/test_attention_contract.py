@@ -12,7 +12,7 @@ from models.mechanisms import ATTENTIONS
 from models.registry import AttentionSpec
 from tests.contract.variants import HEAD_DIM, HEADS, VARIANTS, Variant
 
-LENGTHS = (1, 2, 3, 17, 63, 64, 65, 100, 257, 1000, 4099)
+LENGTHS = (1, 2, 3, 17, 63, 64, 65, 100, 257, 1000, pytest.param(4099, marks=pytest.mark.slow))
 
 SEEDED = [spec.name for spec in ATTENTIONS if "seed" in (p.name for p in spec.parameters)]
 

@@ -58,6 +58,7 @@ def test_what_was_sealed_is_loaded(folder: Path) -> None:
     assert bundle.reference().documents[0].tokens == 8
 
 
+@pytest.mark.slow
 def test_one_changed_byte_anywhere_is_found_and_named(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         original = path.read_bytes()
