@@ -129,7 +129,7 @@ def test_latency_counts_from_the_scheduled_time_and_refusals_are_named() -> None
     busy = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
     run(with_server(answering(busy, seconds=0.1), use))
     assert [each.sample.due for each in sorted(found, key=lambda e: e.document)] == dues
-    assert all(each.sample.seconds >= 0.1 for each in found)
+    assert all(each.sample.seconds > 0.099 for each in found)  # timers end a little early, too
     assert {each.sample.error for each in found} == {"503 Service Unavailable"}
 
 
