@@ -4,8 +4,8 @@
 
 Blocks fenced as `sh` and `python` run in order, in one folder that is empty at first. A block
 fenced as `json` or `text` right after one is its output: JSON is compared as far as it is shown,
-numbers to two digits; in text, `…` stands for anything. A comment before a block says what is
-special about it:
+numbers to two digits; in text, `…` stands for anything or nothing. A comment before a block says
+what is special about it:
 
     <!-- docs: background -->        it runs on, as a service does, until the page ends
     <!-- docs: not run, REASON -->   what needs another machine, or hours
@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = "127.0.0.1:8000"
@@ -127,7 +128,7 @@ def _run_block(
         )
         running.append(process)
         if not _answers(port, process):
-            outcome.faults.append(f"{where}: nothing answers on port {port}")
+            outcome.faults.append(f"{where}: nothing is ready on port {port}")
     else:
         done = subprocess.run(
             arguments, cwd=folder, env=variables, text=True, capture_output=True, check=False,
@@ -147,7 +148,7 @@ def difference(language: str, shown: str, printed: str) -> str:
     if language == "json":
         missing = list(_missing(json.loads(shown), json.loads(printed), "answer"))
         return "; ".join(missing)
-    pattern = re.escape(" ".join(shown.split())).replace("…", ".*?")
+    pattern = re.sub(r"(\\ )?…(\\ )?", ".*?", re.escape(" ".join(shown.split())))
     if re.search(pattern, " ".join(printed.split())):
         return ""
     return f"\n{printed}\nand not\n{shown}"
@@ -204,13 +205,14 @@ def _free_port() -> int:
 
 
 def _answers(port: int, process: subprocess.Popen[str], seconds: float = 600.0) -> bool:
-    """Whether a service is there soon; a clone sets itself up first."""
+    """Whether a service is ready soon; a clone sets itself up first."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10):
                 return True
-        time.sleep(0.1)
+        except OSError:  # nothing listens yet, or it is not ready
+            time.sleep(0.1)
     return False
 
 

@@ -108,6 +108,7 @@ def test_snippet(served: Served, language: str, code: str, tmp_path: Path) -> No
         ("json", '{"a": [{"b": "c"}]}', '{"a": [{"b": "d"}]}', True),
         ("json", '{"a": 1}', '{"b": 1}', True),
         ("text", "one … three", "zero\none two\nthree", False),
+        ("text", "one … two …", "one   two\n", False),
         ("text", "one … four", "one two three", True),
     ],
 )
