@@ -25,7 +25,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "zstandard",
     ),
     "dashboard": ("streamlit", "altair", "httpx", "vl_convert"),
-    "loadtest": ("locust", "psutil"),
+    "loadtest": ("httptools", "locust", "psutil"),
     "openvino": ("openvino",),
     "parquet": ("pyarrow",),
     "ray": ("ray", "pyarrow"),

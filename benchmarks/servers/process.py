@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.load.loops import get, run, send_once
 from models.errors import LongdocError
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def measured_python() -> str:
 @contextmanager
 def run_service(settings: Mapping[str, object], python: str = sys.executable) -> Iterator[Running]:
     """`longdoc serve` with these settings, from process start to ready."""
+    from benchmarks.load.loops import get  # noqa: PLC0415 - parses by httptools, of an extra
+
     port = free_port()
     command = [python, "-m", "longdoc", "serve", "--port", str(port), "--log-level", "warning"]
     for name, value in settings.items():
@@ -114,6 +115,8 @@ def _environment() -> dict[str, str]:
 def _wait_for_answer(
     process: subprocess.Popen[bytes], title: str, port: int, ready: bytes, log: Path
 ) -> None:
+    from benchmarks.load.loops import run, send_once  # noqa: PLC0415 - as above
+
     until = time.perf_counter() + _READY_SECONDS
     while time.perf_counter() < until:
         if process.poll() is not None:
